@@ -1,0 +1,1 @@
+"""The subcommands of `hpc`, one module each; `hpc.cli` picks the module to import."""

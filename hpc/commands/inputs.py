@@ -1,0 +1,85 @@
+"""Turning a file the user named into a compiled layer or a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpc.commands.errors import InputError, UsageError, file_error
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from hpc.driver import Compiled
+    from hpc.machine.record import Machine
+    from hpc.schedule.model import Schedule
+
+OnPass = Callable[[str, "ModuleOp", float], None]
+"""Called with "input" or a pass, the module after it, and the seconds it took."""
+
+SCHEDULE_SUFFIX = ".ssc.json"
+
+
+def is_schedule(file: str) -> bool:
+    """Whether the file is named like a schedule (else it is a layer to compile)."""
+    return file.endswith(".json")
+
+
+def require_readable(file: str) -> None:
+    """Raise InputError unless `file` is a readable file (a pipe will do)."""
+    try:
+        if Path(file).is_dir():
+            raise InputError(f"{file}: error: is a directory")
+        with open(file, "rb"):
+            pass
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError):
+            raise InputError(f"{file!r}: error: not a file name") from error
+        raise file_error(file, error) from error
+
+
+def compile_layer(
+    file: str,
+    *,
+    policy: str | None = None,
+    pipeline: str | None = None,
+    on_pass: OnPass | None = None,
+) -> Compiled:
+    """Compile a `.moe` file; every fault in it is an InputError, rendered."""
+    from hpc.driver import CompileError, compile_file
+
+    if is_schedule(file):
+        raise UsageError(f"'{file}' is a schedule already; a .moe file is compiled")
+    require_readable(file)
+    if pipeline is not None:
+        from hpc.commands.pipelines import available_passes, check_pipeline
+
+        check_pipeline(pipeline, available_passes())
+    try:
+        return compile_file(file, policy=policy, pipeline=pipeline, on_pass=on_pass)
+    except CompileError as error:
+        raise InputError(error.render().rstrip("\n")) from error
+
+
+def read_schedule_file(file: str) -> Schedule:
+    """Read a schedule file; a broken one is an InputError that says where."""
+    from hpc.schedule.reader import ScheduleFormatError, read_schedule
+
+    require_readable(file)
+    try:
+        return read_schedule(file)
+    except ScheduleFormatError as error:
+        raise InputError(str(error)) from error
+    except OSError as error:
+        raise file_error(file, error) from error
+
+
+def load_machine_of(schedule: Schedule, file: str) -> Machine:
+    """The record that the schedule was made for; InputError if there is none."""
+    from hpc.machine.record import MachineError, load_machine
+
+    try:
+        return load_machine(schedule.machine)
+    except MachineError as error:
+        raise InputError(f"{file}: error: {error}") from error

@@ -83,20 +83,34 @@ def standard_schedule(
     for e, g in pairs:
         dest = Region("recv", e, g)
         arrived = ids["arrived", e, g]
-        comm += [Put("dispatch", e, g, chunks, Region("x"), dest, arrived,
-                     scale=layer.weights_at == "input")]
+        comm += [
+            Put(
+                "dispatch",
+                e,
+                g,
+                chunks,
+                Region("x"),
+                dest,
+                arrived,
+                scale=layer.weights_at == "input",
+            )
+        ]
         aic += [wait("arrived", e, g), up(e, g), Set(ids["up_done", e, g])]
         vec += [wait("up_done", e, g), act(e, g), Set(ids["act_done", e, g])]
     for e, g in pairs:
         aic += [wait("act_done", e, g), down(e, g), Set(ids["down_done", e, g])]
         source = Region("y", e, g)
-        comm += [wait("down_done", e, g),
-                 Put("combine", e, g, chunks, source, Region("back", e, g), returned)]
+        comm += [
+            wait("down_done", e, g),
+            Put("combine", e, g, chunks, source, Region("back", e, g), returned),
+        ]
     reads = (Region("back"),)
     if layer.weights_at == "output":
         reads += (Region("router"),)
-    vec += [Wait(returned, events[returned].need),
-            Task("reduce", reads, (Region("out", None, 0),), Base(m))]
+    vec += [
+        Wait(returned, events[returned].need),
+        Task("reduce", reads, (Region("out", None, 0),), Base(m)),
+    ]
     return Schedule(
         layer=layer,
         machine=machine,
@@ -108,8 +122,11 @@ def standard_schedule(
         row_chunks=1,
         buffers=standard_buffers(layer),
         events=tuple(events),
-        queues=(Queue(AIC, tuple(aic)), Queue(COMM, tuple(comm)),
-                Queue(VEC, tuple(vec))),
+        queues=(
+            Queue(AIC, tuple(aic)),
+            Queue(COMM, tuple(comm)),
+            Queue(VEC, tuple(vec)),
+        ),
         locs=("hand.moe:1:1",),
     )
 
@@ -123,10 +140,24 @@ def standard_buffers(layer: Layer) -> tuple[Buffer, ...]:
     return (
         Buffer("x", "token", layer.hidden, t, "input", layer.max_tokens),
         Buffer("router", "slot", 1, "fp32", "input", slots),
-        Buffer("w_up", "weight", layer.up_width, t, "weight", layer.local_experts,
-               rows=layer.hidden),
-        Buffer("w_down", "weight", layer.hidden, t, "weight", layer.local_experts,
-               rows=layer.intermediate),
+        Buffer(
+            "w_up",
+            "weight",
+            layer.up_width,
+            t,
+            "weight",
+            layer.local_experts,
+            rows=layer.hidden,
+        ),
+        Buffer(
+            "w_down",
+            "weight",
+            layer.hidden,
+            t,
+            "weight",
+            layer.local_experts,
+            rows=layer.intermediate,
+        ),
         Buffer("recv", "routed", layer.hidden, t, "workspace", rows, symmetric=True),
         Buffer("h", "routed", layer.up_width, t, "workspace", rows),
         Buffer("a", "routed", layer.intermediate, t, "workspace", rows),

@@ -94,7 +94,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def printable(text: str) -> str:
     """`text` without characters that would move a terminal's cursor."""
-    return "".join(c if c == "\t" or c.isprintable() else "\N{MIDDLE DOT}" for c in text)
+    return "".join(
+        c if c == "\t" or c.isprintable() else "\N{MIDDLE DOT}" for c in text
+    )
 
 
 def _position(diagnostic: Diagnostic) -> tuple[int, int]:

@@ -1,0 +1,155 @@
+"""Does a routing fit a layer? Every problem in words, with the numbers. No numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from hpc.schedule.layer import Layer, Routing, experts_of
+
+MOST_PROBLEMS = 8
+"""Problems of one routing that are spelt out; a broken table has thousands."""
+
+
+class RoutingError(ValueError):
+    """A routing that does not fit its layer; `problems` says why, one text each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+def check_routing(layer: Layer, routing: Routing) -> tuple[str, ...]:
+    """Why the routing cannot be used with the layer; empty if it can."""
+    check = _CHECKS.get(routing.kind)
+    if check is None:
+        return (f"unknown routing '{routing.kind}', known: {', '.join(_CHECKS)}",)
+    return few(check(layer, routing))
+
+
+def few(problems: Iterable[str]) -> tuple[str, ...]:
+    """The first problems, and how many more there are."""
+    found = iter(problems)
+    shown = list(islice(found, MOST_PROBLEMS))
+    more = sum(1 for _ in found)
+    return tuple([*shown, f"and {more} more of this kind"] if more else shown)
+
+
+def _fits(layer: Layer, routing: Routing) -> Iterator[str]:
+    if layer.top_k > layer.experts and not layer.repeats:
+        yield f"top_k {layer.top_k} exceeds experts {layer.experts}"
+
+
+def _check_hot(layer: Layer, routing: Routing) -> Iterator[str]:
+    params = dict(routing.params)
+    n, share = params["n"], params["share"]
+    if not 1 <= n <= layer.experts or n != int(n):
+        yield f"hot needs 1 to {layer.experts} experts, got {n:g}"
+        return
+    yield from _fits(layer, routing)
+    k, cold = layer.top_k, layer.experts - int(n)
+    most = 1.0 if layer.repeats else min(int(n), k) / k
+    least = (0.0 if cold else 1.0) if layer.repeats else max(0, k - cold) / k
+    if not least <= share <= most:
+        yield (
+            f"share {share:g} cannot be met: {int(n)} hot experts of {layer.experts} "
+            f"take {least:g} to {most:g} of the rows when a token has {k} choices"
+        )
+
+
+def _check_one_rank(layer: Layer, routing: Routing) -> Iterator[str]:
+    rank = dict(routing.params)["r"]
+    if not 0 <= rank < layer.ep or rank != int(rank):
+        yield f"rank {rank:g} does not exist: ranks are 0 to {layer.ep - 1}"
+        return
+    local = len(experts_of(int(rank), layer.experts, layer.ep))
+    if layer.top_k > local and not layer.repeats:
+        yield (
+            f"top_k {layer.top_k} exceeds the {local} experts of rank {int(rank)}: "
+            "a token would choose one expert twice"
+        )
+
+
+def _check_counts(layer: Layer, routing: Routing) -> Iterator[str]:
+    if len(routing.counts) != layer.ep:
+        yield f"counts has {len(routing.counts)} ranks, the layer {layer.ep}"
+        return
+    for rank, row in enumerate(routing.counts):
+        if len(row) != layer.experts:
+            yield (
+                f"counts of rank {rank} has {len(row)} experts, "
+                f"the layer {layer.experts}"
+            )
+        else:
+            yield from _check_row(layer, rank, row)
+
+
+def _check_row(layer: Layer, rank: int, row: tuple[int, ...]) -> Iterator[str]:
+    tokens, k = layer.tokens[rank], layer.top_k
+    negative = [expert for expert, n in enumerate(row) if n < 0]
+    for expert in negative:
+        yield f"counts[{rank}][{expert}] is negative: {row[expert]}"
+    if negative:
+        return
+    if sum(row) != tokens * k:
+        yield (
+            f"counts of rank {rank} sum to {sum(row)}, "
+            f"but tokens * top_k = {tokens} * {k} = {tokens * k}"
+        )
+        return
+    for expert, n in enumerate(row):
+        if n > tokens and not layer.repeats:
+            yield (
+                f"counts[{rank}][{expert}] = {n} exceeds the {tokens} tokens of "
+                f"rank {rank}: a token would choose expert {expert} twice"
+            )
+
+
+def _check_ids(layer: Layer, routing: Routing) -> Iterator[str]:
+    if len(routing.ids) != layer.ep:
+        yield f"topk_ids has {len(routing.ids)} ranks, the layer {layer.ep}"
+        return
+    for rank, rows in enumerate(routing.ids):
+        if len(rows) != layer.tokens[rank]:
+            yield (
+                f"topk_ids of rank {rank} has {len(rows)} tokens, "
+                f"the layer {layer.tokens[rank]}"
+            )
+            continue
+        for token, slots in enumerate(rows):
+            yield from _check_token(layer, rank, token, slots)
+
+
+def _check_token(
+    layer: Layer, rank: int, token: int, slots: tuple[int, ...]
+) -> Iterator[str]:
+    where = f"rank {rank}, token {token}"
+    if len(slots) != layer.top_k:
+        yield f"topk_ids: {where} has {len(slots)} slots, top_k is {layer.top_k}"
+        return
+    seen: dict[int, int] = {}
+    for slot, expert in enumerate(slots):
+        if expert == -1:
+            continue
+        if not 0 <= expert < layer.experts:
+            yield (
+                f"topk_ids: {where}, slot {slot}: expert id {expert} is outside "
+                f"0 to {layer.experts - 1} (-1 means not sent)"
+            )
+        elif expert in seen and not layer.repeats:
+            yield (
+                f"topk_ids: {where} has expert {expert} twice, "
+                f"in slots {seen[expert]} and {slot}"
+            )
+        seen.setdefault(expert, slot)
+
+
+_CHECKS: dict[str, Callable[[Layer, Routing], Iterator[str]]] = {
+    "balanced": _fits,
+    "uniform": _fits,
+    "zipf": _fits,
+    "hot": _check_hot,
+    "one_rank": _check_one_rank,
+    "counts": _check_counts,
+    "ids": _check_ids,
+}

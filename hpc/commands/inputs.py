@@ -75,11 +75,11 @@ def read_schedule_file(file: str) -> Schedule:
         raise file_error(file, error) from error
 
 
-def load_machine_of(schedule: Schedule, file: str) -> Machine:
+def load_machine_of(schedule: Schedule) -> Machine:
     """The record that the schedule was made for; InputError if there is none."""
     from hpc.machine.record import MachineError, load_machine
 
     try:
         return load_machine(schedule.machine)
     except MachineError as error:
-        raise InputError(f"{file}: error: {error}") from error
+        raise InputError(str(error)) from error

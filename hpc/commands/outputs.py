@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -33,6 +33,15 @@ def show_json(value: object) -> None:
     import json
 
     show(json.dumps(value, indent=2, allow_nan=False))
+
+
+def show_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
+) -> None:
+    """A table, to stdout; in colour only on a terminal (rich honours NO_COLOR)."""
+    from hpc.report.tables import render_table
+
+    show(render_table(title, columns, rows, left=left, color=sys.stdout.isatty()))
 
 
 @contextlib.contextmanager

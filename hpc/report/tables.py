@@ -1,0 +1,62 @@
+"""Tables for a terminal: numbers are never cut, whatever the width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+UNLIMITED = 10_000
+"""Width given to rich, which otherwise shortens cells that do not fit."""
+
+
+def render_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    color: bool,
+    left: int = 1,
+) -> str:
+    """A table as text: the first `left` columns to the left, the others to the right.
+
+    `rows` are cells as text. Lines are as long as the content needs; a terminal that
+    is narrower wraps them.
+    """
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="bold",
+    )
+    for index, name in enumerate(columns):
+        side = "left" if index < left else "right"
+        table.add_column(Text(name), justify=side, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
+    return _render(table, color=color)
+
+
+def _style(cell: str) -> str:
+    """Verdicts are coloured; the words alone say it all."""
+    return {"ok": "green", "FAILED": "bold red", "not checked yet": "dim"}.get(cell, "")
+
+
+def _render(table: Table, *, color: bool) -> str:
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        width=UNLIMITED,
+        force_terminal=color,
+        no_color=None if color else True,
+        highlight=False,
+        color_system="standard" if color else None,
+    )
+    console.print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

@@ -1,0 +1,302 @@
+"""Machine records: a TOML file of facts, loaded into one frozen dataclass.
+
+A record lists every value as `{value, unit, confidence, source}` under its group; the
+keys, units and ranges are in `hpc.machine.fields`. Nothing is defaulted: a record says
+everything or is refused with all its faults at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from hpc.machine.fields import BY_KEY, CONFIDENCES, FIELDS, GROUPS, Field
+
+RECORDS = Path(__file__).parent / "records"
+DTYPES = ("bf16", "fp16", "fp32")
+FACT_KEYS = ("value", "unit", "confidence", "source")
+
+Cycles = tuple[float, float, float]
+FactValue = int | float | Cycles | tuple[str, ...]
+
+
+class MachineError(Exception):
+    """A machine that does not exist or a record that is wrong.
+
+    The message has one line per fault, each `file: error: ...`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One value of a record and how it is known."""
+
+    key: str
+    value: FactValue
+    unit: str
+    confidence: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One die and its links; attributes are plain numbers in the unit of their name.
+
+    What each key means, its unit and its range is in `hpc.machine.fields.FIELDS`;
+    `facts` carries confidence and source of every value for reports.
+    """
+
+    name: str
+    summary: str
+    aic_cores: int
+    aiv_cores: int
+    clock_ghz: float
+    dtypes: tuple[str, ...]
+    cube_m0: int
+    cube_n0: int
+    cube_k0_16bit: int
+    cube_k0_32bit: int
+    mmad_head_cycles: float
+    mmad_sync_cycles: float
+    vector_bytes: int
+    vadd: Cycles
+    vmul: Cycles
+    vmuls: Cycles
+    vdiv: Cycles
+    vexp: Cycles
+    vconv: Cycles
+    vmax: Cycles
+    l0a_bytes: int
+    l0b_bytes: int
+    l0c_bytes: int
+    l1_bytes: int
+    ub_bytes: int
+    l2_bytes: int
+    hbm_bytes: int
+    l1_l0a_bytes_per_cycle: float
+    l1_l0b_bytes_per_cycle: float
+    fixpipe_bytes_per_cycle: float
+    gm_core_gbps: float
+    gm_half_bytes: float
+    hbm_core_gbps: float
+    hbm_gbps: float
+    max_events: int
+    max_tasks: int
+    task_fetch_us: float
+    event_set_us: float
+    event_visible_us: float
+    event_poll_us: float
+    sync_all_us: float
+    kernel_launch_us: float
+    host_launch_us: float
+    link_gbps: float
+    put_core_gbps: float
+    put_issue_us: float
+    hop_us: float
+    collective_gbps: float
+    facts: tuple[Fact, ...]
+
+    def cores(self, unit: str) -> int:
+        """Cores of kind "aic" or "aiv"."""
+        return self.aic_cores if unit == "aic" else self.aiv_cores
+
+    def cube_k0(self, dtype: str) -> int:
+        """Depth of one cube step for `dtype`."""
+        return self.cube_k0_32bit if dtype == "fp32" else self.cube_k0_16bit
+
+
+def machine_names() -> tuple[str, ...]:
+    """Names of the records that ship, sorted."""
+    return tuple(sorted(path.stem for path in RECORDS.glob("*.toml")))
+
+
+def load_machine(name_or_path: str) -> Machine:
+    """The shipped record called so, or the one at a path (with `/` or `.toml`).
+
+    Raises MachineError if there is none or if it is wrong.
+    """
+    if name_or_path.endswith(".toml") or "/" in name_or_path:
+        return _read_record(Path(name_or_path))
+    if name_or_path not in machine_names():
+        known = ", ".join(machine_names())
+        guess = _did_you_mean(name_or_path, machine_names())
+        raise MachineError(
+            f"{name_or_path}: error: unknown machine{guess}; known machines: {known}"
+        )
+    return _shipped(name_or_path)
+
+
+@cache
+def _shipped(name: str) -> Machine:
+    return _read_record(RECORDS / f"{name}.toml")
+
+
+def _read_record(path: Path) -> Machine:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise MachineError(f"{path}: error: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise MachineError(f"{path}: error: not UTF-8 text") from None
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        reason = str(error) or "nested too deeply"
+        raise MachineError(f"{path}: error: not valid TOML: {reason}") from None
+    return parse_record(cast(dict[str, object], data), str(path))
+
+
+def parse_record(data: dict[str, object], file: str) -> Machine:
+    """A machine from parsed TOML; MachineError lists every fault, naming `file`."""
+    faults: list[str] = []
+    header = {key: _header(data, key, faults) for key in ("name", "summary")}
+    facts = _facts(data, faults)
+    faults += _misfits(facts)
+    if faults:
+        raise MachineError("\n".join(f"{file}: error: {fault}" for fault in faults))
+    ordered = tuple(facts[field.key] for field in FIELDS)
+    # The dataclass and FIELDS list the same keys: tests/machine checks it.
+    values = cast(dict[str, int], {fact.key: fact.value for fact in ordered})
+    return Machine(**header, facts=ordered, **values)  # pyright: ignore[reportArgumentType]
+
+
+def _header(data: dict[str, object], key: str, faults: list[str]) -> str:
+    value = data.get(key)
+    if isinstance(value, str) and value:
+        return value
+    faults.append(
+        f'missing {key} = "..."'
+        if value is None
+        else f"{key}: expected a string, got {value!r}"
+    )
+    return ""
+
+
+def _facts(data: dict[str, object], faults: list[str]) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {}
+    for group, table in data.items():
+        if group in ("name", "summary"):
+            continue
+        if group not in GROUPS or not isinstance(table, dict):
+            guess = _did_you_mean(group, (*GROUPS, "name", "summary"))
+            faults.append(f"unknown section or key '{group}'{guess}")
+            continue
+        for key, entry in cast(dict[str, object], table).items():
+            fact = _fact(group, key, entry, faults)
+            if fact is not None:
+                facts[key] = fact
+    seen = {key for group in GROUPS for key in _keys(data.get(group))}
+    faults += [
+        f"missing {field.group}.{field.key} ({field.doc}, {field.unit})"
+        for field in FIELDS
+        if field.key not in seen
+    ]
+    return facts
+
+
+def _keys(table: object) -> Iterable[str]:
+    return cast(dict[str, object], table) if isinstance(table, dict) else ()
+
+
+def _fact(group: str, key: str, entry: object, faults: list[str]) -> Fact | None:
+    where = f"{group}.{key}"
+    field = BY_KEY.get(key)
+    if field is None:
+        faults.append(f"unknown key {where}{_did_you_mean(key, BY_KEY)}")
+        return None
+    if field.group != group:
+        faults.append(f"{where}: belongs to [{field.group}]")
+        return None
+    if not isinstance(entry, dict):
+        faults.append(f"{where}: expected {{ {', '.join(FACT_KEYS)} }}, got {entry!r}")
+        return None
+    table = cast(dict[str, object], entry)
+    found = _entry_faults(field, table)
+    if found:
+        faults += [f"{where}: {fault}" for fault in found]
+        return None
+    value = _value(field, table["value"])
+    return Fact(key, value, field.unit, str(table["confidence"]), str(table["source"]))
+
+
+def _entry_faults(field: Field, table: dict[str, object]) -> list[str]:
+    faults = [f"missing '{key}'" for key in FACT_KEYS if key not in table]
+    faults += [
+        f"unknown key '{key}'{_did_you_mean(key, FACT_KEYS)}"
+        for key in table
+        if key not in FACT_KEYS
+    ]
+    if faults:
+        return faults
+    unit, confidence, source = table["unit"], table["confidence"], table["source"]
+    if unit != field.unit:
+        faults.append(f"unit must be '{field.unit}', got {unit!r}")
+    if confidence not in CONFIDENCES:
+        names = ", ".join(CONFIDENCES)
+        faults.append(f"confidence must be one of {names}, got {confidence!r}")
+    if not isinstance(source, str) or not source.strip():
+        faults.append(f"source must say where the value is from, got {source!r}")
+    return faults + _value_faults(field, table["value"])
+
+
+def _value_faults(field: Field, value: object) -> list[str]:
+    if field.kind == "dtypes":
+        known = ", ".join(DTYPES)
+        items = cast(list[object], value) if isinstance(value, list) else []
+        if items and all(item in DTYPES for item in items):
+            return []
+        return [f"value must be a list of {known}, got {value!r}"]
+    if field.kind != "cycles":
+        return _number_faults(field, value)
+    parts = cast(list[object], value) if isinstance(value, list) else []
+    if len(parts) != 3:
+        return [f"value must be [head, slope, tail], got {value!r}"]
+    return [fault for part in parts for fault in _number_faults(field, part)]
+
+
+def _number_faults(field: Field, value: object) -> list[str]:
+    kinds = (int,) if field.kind == "int" else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        expected = "a whole number" if field.kind == "int" else "a number"
+        return [f"value must be {expected}, got {value!r}"]
+    if math.isfinite(value) and field.low <= value <= field.high:
+        return []
+    return [f"value {value!r} is outside {field.low:g} .. {field.high:g} {field.unit}"]
+
+
+def _value(field: Field, value: object) -> FactValue:
+    if field.kind == "dtypes":
+        return tuple(cast(list[str], value))
+    if field.kind == "cycles":
+        head, slope, tail = (float(part) for part in cast(list[float], value))
+        return (head, slope, tail)
+    return cast(int, value) if field.kind == "int" else float(cast(float, value))
+
+
+def _misfits(facts: dict[str, Fact]) -> list[str]:
+    """Values that are each in range but cannot hold together."""
+    pairs = (
+        ("put_core_gbps", "link_gbps"),
+        ("hbm_core_gbps", "hbm_gbps"),
+        ("l2_bytes", "hbm_bytes"),
+        ("l1_bytes", "l2_bytes"),
+    )
+    faults: list[str] = []
+    for small, large in pairs:
+        if small not in facts or large not in facts:
+            continue
+        low, high = facts[small].value, facts[large].value
+        if cast(float, low) > cast(float, high):
+            faults.append(f"{small} = {low} exceeds {large} = {high}")
+    return faults
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""

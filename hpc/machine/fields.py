@@ -96,6 +96,7 @@ FIELDS: tuple[Field, ...] = (
         1e9,
         "transfer size at which a core reaches half of gm_core_gbps",
     ),
+    Field("memory", "l2_gbps", "float", "GB/s", 1, 1e6, "L2 of the die, reads"),
     Field(
         "memory",
         "hbm_core_gbps",

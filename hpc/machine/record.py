@@ -84,6 +84,7 @@ class Machine:
     fixpipe_bytes_per_cycle: float
     gm_core_gbps: float
     gm_half_bytes: float
+    l2_gbps: float
     hbm_core_gbps: float
     hbm_gbps: float
     max_events: int

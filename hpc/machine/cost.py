@@ -141,7 +141,8 @@ def gmm_us(
     tiles = ceil_div(rows, base.m) * ceil_div(n, base.n)
     main, drain = cost.tile_us(m, width)
     compute = cost.fill_us(m, width) + ceil_div(tiles, cores) * main + drain
-    return max(compute, _hbm_us(machine, gmm_bytes(rows, n, k, dtype), cores))
+    moved = gmm_bytes(rows, n, k, dtype)
+    return max(compute, _hbm_us(machine, moved, min(cores, tiles)))
 
 
 def vector_compute_us(

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
         show(f"no {args.what} here")
         return OK
     columns = list(rows[0])
-    show_table("", columns, [[_cell(row[c]) for c in columns] for row in rows])
+    show_table(columns, [[_cell(row[c]) for c in columns] for row in rows])
     return OK
 
 

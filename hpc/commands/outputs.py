@@ -35,13 +35,19 @@ def show_json(value: object) -> None:
     show(json.dumps(value, indent=2, allow_nan=False))
 
 
-def show_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
-) -> None:
-    """A table, to stdout; in colour only on a terminal (rich honours NO_COLOR)."""
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table, to stdout, columns of numbers set right.
+
+    In colour only on a terminal; rich honours NO_COLOR.
+    """
     from hpc.report.tables import render_table
 
-    show(render_table(title, columns, rows, left=left, color=sys.stdout.isatty()))
+    left = [
+        index
+        for index in range(len(columns))
+        if not all(row[index].isdigit() for row in rows)
+    ]
+    show(render_table("", columns, rows, left=left, color=sys.stdout.isatty()))
 
 
 @contextlib.contextmanager

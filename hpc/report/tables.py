@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from io import StringIO
 
 from rich.console import Console
@@ -19,9 +19,9 @@ def render_table(
     rows: Sequence[Sequence[str]],
     *,
     color: bool,
-    left: int = 1,
+    left: Collection[int],
 ) -> str:
-    """A table as text: the first `left` columns to the left, the others to the right.
+    """A table as text; columns named in `left` by index are set left, others right.
 
     `rows` are cells as text. Lines are as long as the content needs; a terminal that
     is narrower wraps them.
@@ -36,7 +36,7 @@ def render_table(
         header_style="bold",
     )
     for index, name in enumerate(columns):
-        side = "left" if index < left else "right"
+        side = "left" if index in left else "right"
         table.add_column(Text(name), justify=side, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell, style=_style(cell)) for cell in row))

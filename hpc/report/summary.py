@@ -1,0 +1,195 @@
+"""The numbers of a run, detached from how they were found, and their JSON.
+
+Units are in the names: `_us` microseconds; shares are 0 to 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpc.schedule.model import Schedule
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class CoreUse:
+    """What the cores of one kind did, as shares of their time until `latency_us`.
+
+    `waiting` is by cause: the name of the event's family, a barrier or a launch.
+    """
+
+    busy: float
+    waiting: dict[str, float]
+    idle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The outcome of running the schedule on data.
+
+    `max_rel_err` is None if an output is not a number. `digest` names the exact bits,
+    for comparison between policies.
+    """
+
+    what: str
+    seeds: tuple[int, ...]
+    max_rel_err: float | None
+    allowed: float
+    bit_identical: bool
+    ok: bool
+    digest: str
+
+
+@dataclass(frozen=True)
+class PolicyReport:
+    """All about one policy's schedule. `checks` says None where nothing checks yet."""
+
+    policy: str
+    schedule: Schedule
+    latency_us: float
+    layer_us: float
+    bound_us: float
+    bound_by: str
+    layer_bound_us: float
+    comm_hidden: float | None
+    cores: dict[str, CoreUse]
+    tasks: int
+    checks: dict[str, bool | None]
+    violations: tuple[str, ...]
+    values: Values | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check that ran passed and the values are right."""
+        checked = all(verdict is not False for verdict in self.checks.values())
+        return checked and (self.values is None or self.values.ok)
+
+    def to_json(self) -> Json:
+        """The keys of one policy, in their fixed order."""
+        return {
+            "policy": self.policy,
+            "latency_us": round(self.latency_us, 3),
+            "layer_us": round(self.layer_us, 3),
+            "bound_us": round(self.bound_us, 3),
+            "bound_by": self.bound_by,
+            "layer_bound_us": round(self.layer_bound_us, 3),
+            "latency_over_bound": _ratio(self.latency_us, self.bound_us),
+            "comm_hidden": _rounded(self.comm_hidden),
+            "utilization": {u: round(c.busy, 4) for u, c in self.cores.items()},
+            "cores": {unit: _cores_json(cores) for unit, cores in self.cores.items()},
+            "tasks": self.tasks,
+            "checks": {k: v for k, v in self.checks.items() if v is not None},
+            "not_checked": [k for k, v in self.checks.items() if v is None],
+            "values": _values_json(self.values, None),
+        }
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One layer under one or more policies, in the order they were asked for."""
+
+    source: str
+    policies: tuple[PolicyReport, ...]
+
+    @property
+    def best(self) -> PolicyReport:
+        """The fastest policy; the first of equals."""
+        return min(self.policies, key=lambda policy: policy.latency_us)
+
+    @property
+    def bit_identical(self) -> bool:
+        """Whether all policies and seeds gave the same bits."""
+        ran = [policy.values for policy in self.policies if policy.values]
+        return len({v.digest for v in ran}) <= 1 and all(v.bit_identical for v in ran)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is right; decides the exit status."""
+        return self.bit_identical and all(policy.ok for policy in self.policies)
+
+    def to_json(self) -> Json:
+        """The best policy's numbers on top, all policies below `policies`."""
+        best = self.best
+        schedule = best.schedule
+        return {
+            "layer": schedule.layer.name,
+            "source": self.source,
+            "machine": schedule.machine,
+            "mode": schedule.mode,
+            "ranks": schedule.layer.ep,
+            **best.to_json(),
+            "values": _values_json(best.values, self.bit_identical),
+            "numbers": NUMBERS,
+            "policies": {policy.policy: policy.to_json() for policy in self.policies},
+        }
+
+
+NUMBERS = {
+    "latency_us": "simulated",
+    "layer_us": "simulated",
+    "bound_us": "bound",
+    "layer_bound_us": "bound",
+    "comm_hidden": "simulated",
+    "utilization": "simulated",
+    "cores": "simulated",
+    "checks": "checked",
+    "values": "computed",
+}
+"""What kind of number each key holds; none was measured on hardware."""
+
+
+def compare_json(report: RunReport) -> Json:
+    """The JSON of `hpc compare`; speed-up is over serial."""
+    serial = next(p for p in report.policies if p.policy == "serial")
+    schedule = serial.schedule
+    return {
+        "layer": schedule.layer.name,
+        "source": report.source,
+        "machine": schedule.machine,
+        "mode": schedule.mode,
+        "ranks": schedule.layer.ep,
+        "numbers": {"latency_us": "simulated", "bound_us": "bound"},
+        "policies": {
+            p.policy: {
+                "latency_us": round(p.latency_us, 3),
+                "layer_us": round(p.layer_us, 3),
+                "bound_us": round(p.bound_us, 3),
+                "bound_by": p.bound_by,
+                "comm_hidden": _rounded(p.comm_hidden),
+                "speedup_vs_serial": _ratio(serial.latency_us, p.latency_us),
+                "ok": p.ok,
+            }
+            for p in report.policies
+        },
+    }
+
+
+def _values_json(values: Values | None, identical: bool | None) -> Json | None:
+    """`identical` is the verdict over all policies, if that is what is reported."""
+    if values is None:
+        return None
+    return {
+        "what": values.what,
+        "seeds": list(values.seeds),
+        "max_rel_err": values.max_rel_err,
+        "allowed": values.allowed,
+        "bit_identical": values.bit_identical if identical is None else identical,
+        "ok": values.ok,
+    }
+
+
+def _cores_json(cores: CoreUse) -> Json:
+    return {
+        "busy": round(cores.busy, 4),
+        "idle": round(cores.idle, 4),
+        "waiting": {cause: round(share, 4) for cause, share in cores.waiting.items()},
+    }
+
+
+def _ratio(a: float, b: float) -> float | None:
+    return round(a / b, 4) if b > 0 else None
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)

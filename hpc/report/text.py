@@ -1,0 +1,205 @@
+"""A run as text: a heading, then one table with a column for each policy.
+
+The last column says what kind of number a row holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from hpc.report.summary import PolicyReport, RunReport, Values
+from hpc.report.tables import render_table
+from hpc.schedule.layer import Layer, Routing
+from hpc.schedule.model import Schedule
+
+Row = list[str]
+
+SIM = "simulated"
+
+
+def describe(report: RunReport) -> str:
+    """What was compiled: the layer, the machine and each policy's schedule."""
+    schedule = report.best.schedule
+    lines = [
+        f"layer     {describe_layer(schedule.layer)}",
+        f"machine   {schedule.machine}, mode {schedule.mode}, "
+        f"routing {describe_routing(schedule.routing)}",
+        f"source    {report.source}",
+    ]
+    for policy in report.policies:
+        lines.append(f"schedule  {policy.policy}: {describe_size(policy.schedule)}")
+    return "\n".join(lines) + "\n"
+
+
+def describe_size(schedule: Schedule) -> str:
+    """How large a schedule is."""
+    count = sum(len(queue.code) for queue in schedule.queues)
+    return (
+        f"{len(schedule.groups)} groups, {len(schedule.queues)} queues, "
+        f"{count} instructions, {len(schedule.events)} events"
+    )
+
+
+def describe_layer(layer: Layer) -> str:
+    """One line with every number that the layer's cost depends on."""
+    few, most = min(layer.tokens), max(layer.tokens)
+    tokens = f"{most}" if few == most else f"{few} to {most}"
+    return (
+        f"{layer.name}: {layer.ep} ranks x {tokens} tokens, hidden {layer.hidden}, "
+        f"intermediate {layer.intermediate} ({layer.activation.name}), "
+        f"{layer.experts} experts, top-{layer.top_k}, {layer.dtype}"
+    )
+
+
+def describe_routing(routing: Routing) -> str:
+    """`zipf(s=1.2, seed=7)`, or where the counts came from."""
+    params = ", ".join(f"{key}={value:g}" for key, value in routing.params)
+    name = f"{routing.kind}({params})" if params else routing.kind
+    return f"{name} from {routing.origin}" if routing.origin else name
+
+
+def run_text(report: RunReport, *, color: bool) -> str:
+    """The whole report of `hpc run`."""
+    policies = report.policies
+    rows = [
+        *_latency_rows(policies),
+        *_core_rows(policies),
+        *_check_rows(policies),
+        *_value_rows(report),
+    ]
+    table = _table(policies, rows, color=color)
+    lines = [line for policy in policies for line in policy.violations]
+    return "\n".join([describe(report), table, *lines]).rstrip("\n") + "\n"
+
+
+def compare_text(report: RunReport, *, color: bool) -> str:
+    """The report of `hpc compare`: latencies and speed-up only."""
+    serial = next(p for p in report.policies if p.policy == "serial")
+    rows = _latency_rows(report.policies)
+    policies = report.policies
+
+    def speedup(policy: PolicyReport) -> str:
+        return _times(serial.latency_us, policy.latency_us)
+
+    rows.append(_row("speed-up over serial", policies, speedup, SIM))
+    rows.append(_row("checks", policies, lambda p: _verdict(p.ok), "checked"))
+    return f"{describe(report)}\n{_table(policies, rows, color=color)}"
+
+
+def _table(policies: Sequence[PolicyReport], rows: list[Row], *, color: bool) -> str:
+    columns = ["", *(policy.policy for policy in policies), ""]
+    return render_table("", columns, rows, left=(0, len(columns) - 1), color=color)
+
+
+def _row(
+    label: str,
+    policies: Iterable[PolicyReport],
+    cell: Callable[[PolicyReport], str],
+    kind: str,
+) -> Row:
+    return [label, *(cell(policy) for policy in policies), kind]
+
+
+def _latency_rows(policies: Sequence[PolicyReport]) -> list[Row]:
+    return [
+        _row("dispatch to combine, us", policies, lambda p: _us(p.latency_us), SIM),
+        _row("whole layer, us", policies, lambda p: _us(p.layer_us), SIM),
+        _row("lower bound, us", policies, lambda p: _us(p.bound_us), "bound"),
+        _row("  set by", policies, lambda p: p.bound_by, "bound"),
+        _row(
+            "latency / bound", policies, lambda p: _over_bound(p), "simulated / bound"
+        ),
+        _row("communication hidden", policies, lambda p: _share(p.comm_hidden), SIM),
+        _row("task instances", policies, lambda p: f"{p.tasks}", SIM),
+    ]
+
+
+def _core_rows(policies: Sequence[PolicyReport]) -> list[Row]:
+    """Busy and waiting by cause for each kind of core."""
+    rows: list[Row] = []
+    for unit in policies[0].cores:
+        label = unit.upper()
+        rows.append(_row(f"{label} busy", policies, lambda p, u=unit: _busy(p, u), SIM))
+        causes = {c for p in policies for c in p.cores[unit].waiting}
+        rows += [
+            _row(
+                f"  waiting: {cause}",
+                policies,
+                lambda p, u=unit, c=cause: _share(p.cores[u].waiting.get(c, 0.0)),
+                SIM,
+            )
+            for cause in sorted(causes)
+        ]
+        rows.append(
+            _row("  idle", policies, lambda p, u=unit: _share(p.cores[u].idle), SIM)
+        )
+    return rows
+
+
+def _busy(policy: PolicyReport, unit: str) -> str:
+    return _share(policy.cores[unit].busy)
+
+
+def _check_rows(policies: Sequence[PolicyReport]) -> list[Row]:
+    names = list(dict.fromkeys(name for p in policies for name in p.checks))
+    return [
+        _row(
+            f"check: {name}",
+            policies,
+            lambda p, n=name: _verdict(p.checks.get(n)),
+            "checked" if any(p.checks.get(name) is not None for p in policies) else "",
+        )
+        for name in names
+    ]
+
+
+def _value_rows(report: RunReport) -> list[Row]:
+    ran = report.best.values
+    if ran is None:
+        return []
+    policies = report.policies
+    seeds = " and ".join(str(seed) for seed in ran.seeds)
+    same = "yes" if report.bit_identical else "NO"
+    kind = f"computed, {ran.what}, seeds {seeds}"
+    return [
+        _row("values: largest relative error", policies, _error_cell, kind),
+        _row("  allowed", policies, lambda p: f"{_values(p).allowed:.2e}", "bound"),
+        _row("  verdict", policies, lambda p: _verdict(_values(p).ok), "checked"),
+        _row(
+            "  same bits for all seeds and policies",
+            policies,
+            lambda _: same,
+            "checked",
+        ),
+    ]
+
+
+def _values(policy: PolicyReport) -> Values:
+    """Values of a policy; all policies have them or none."""
+    assert policy.values is not None
+    return policy.values
+
+
+def _error_cell(policy: PolicyReport) -> str:
+    error = _values(policy).max_rel_err
+    return "not a number" if error is None else f"{error:.2e}"
+
+
+def _verdict(verdict: bool | None) -> str:
+    return {True: "ok", False: "FAILED", None: "not checked yet"}[verdict]
+
+
+def _us(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _times(a: float, b: float) -> str:
+    return f"{a / b:.2f}" if b > 0 else "-"
+
+
+def _over_bound(policy: PolicyReport) -> str:
+    return _times(policy.latency_us, policy.bound_us)

@@ -1,0 +1,41 @@
+"""Reports made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hpc.report.summary import CoreUse, PolicyReport, RunReport, Values
+from tests.builders import small_layer, standard_schedule
+
+VALUES = Values("shrunk", (0, 1), 1.5e-3, 4e-3, True, True, "abc")
+
+
+def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyReport:
+    """A good report with numbers that are easy to find again."""
+    return PolicyReport(
+        policy=policy,
+        schedule=standard_schedule(small_layer()),
+        latency_us=latency_us,
+        layer_us=latency_us + 11.25,
+        bound_us=100.0,
+        bound_by="aic",
+        layer_bound_us=101.0,
+        comm_hidden=0.75,
+        cores={
+            "aic": CoreUse(0.5, {"arrived": 0.25, "act_done": 0.125}, 0.125),
+            "aiv": CoreUse(0.1, {"up_done": 0.9}, 0.0),
+        },
+        tasks=1234,
+        checks={"structure": True, "deadlock": True, "races": None},
+        violations=(),
+        values=VALUES,
+    )
+
+
+def run_report(*policies: PolicyReport) -> RunReport:
+    return RunReport("small.moe", policies or (policy_report(),))
+
+
+def failing(report: PolicyReport) -> PolicyReport:
+    checks = {**report.checks, "deadlock": False}
+    return replace(report, checks=checks, violations=("small.moe:1:1: error: stuck",))

@@ -30,7 +30,7 @@ from hpc.schedule.layer import Layer
 from hpc.spec.diagnostics import SpecError
 from hpc.spec.model import FlowOp, Loc, Spec
 from hpc.spec.parser import parse_spec
-from passes.spec_attr import PlanPins, spec_attr
+from hpc.spec.attr import PlanPins, spec_attr
 
 ELEMENTS: dict[str, BFloat16Type | Float16Type | Float32Type] = {
     "bf16": bf16,

@@ -1,0 +1,103 @@
+"""The buffers of all ranks while a schedule's values are computed.
+
+Everything that is no input starts as NaN, so that a row read before it was written, or
+never written, shows in the outputs. Arrays hold the rows in use, not the capacity;
+rows beyond the capacity are refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpc.interp.data import Data
+from hpc.interp.numerics import Array, numpy_dtype, round_to
+from hpc.interp.placement import Ints, Placement, Rows
+from hpc.schedule.model import Buffer, Schedule
+
+
+class ExecutionError(Exception):
+    """The schedule cannot be executed on these values; the message says why."""
+
+
+class Memory:
+    """Arrays by rank and buffer name, and how much of each output row was written."""
+
+    def __init__(self, schedule: Schedule, placement: Placement, data: Data) -> None:
+        self.buffers = {buffer.name: buffer for buffer in schedule.buffers}
+        self._placement = placement
+        self._arrays: list[dict[str, Array]] = []
+        self._written: list[dict[str, Ints]] = []
+        for rank in range(schedule.layer.ep):
+            self._arrays.append({})
+            self._written.append({})
+            for buffer in schedule.buffers:
+                if buffer.role != "weight":
+                    self._add(buffer, rank, data)
+
+    def _add(self, buffer: Buffer, rank: int, data: Data) -> None:
+        rows = self._placement.buffer_rows(buffer, rank)
+        if rows > buffer.capacity_rows:
+            verb = "receives" if buffer.space == "routed" else "has"
+            raise ExecutionError(
+                f"rank {rank} {verb} {rows} > {buffer.capacity_rows} rows of buffer "
+                f"{buffer.name} ({buffer.formula or 'its capacity'})"
+            )
+        if buffer.role == "input":
+            self._arrays[rank][buffer.name] = data.input(buffer.name, rank)
+            return
+        dtype = numpy_dtype(buffer.dtype)
+        shape = (rows, buffer.cols)
+        self._arrays[rank][buffer.name] = np.full(shape, np.nan, dtype)
+        if buffer.role == "output":
+            self._written[rank][buffer.name] = np.zeros(rows, np.int64)
+
+    def array(self, rank: int, name: str) -> Array:
+        """All rows of a buffer; ExecutionError if there is no such buffer."""
+        if name not in self._arrays[rank]:
+            raise ExecutionError(f"no rows of a buffer {name!r} to read")
+        return self._arrays[rank][name]
+
+    def write(
+        self,
+        rank: int,
+        name: str,
+        rows: Rows,
+        values: Array,
+        cols: Rows = slice(None),
+    ) -> None:
+        """Stores `values` where `rows` and `cols` meet, rounded to the buffer's dtype.
+
+        ExecutionError if the buffer is an input or a weight.
+        """
+        buffer = self.buffers[name]
+        if buffer.role in ("input", "weight"):
+            raise ExecutionError(f"buffer {name!r} is not to be written")
+        target = self._arrays[rank][name]
+        values = round_to(values, target.dtype)
+        if isinstance(rows, slice) or isinstance(cols, slice):
+            target[rows, cols] = values
+        else:
+            target[np.ix_(rows, cols)] = values
+        if buffer.role == "output":
+            self._written[rank][name][rows] += values.shape[1]
+
+    def faults(self) -> tuple[str, ...]:
+        """Output rows that were not written exactly once, as messages."""
+        found: list[str] = []
+        for rank, outputs in enumerate(self._written):
+            for name, written in outputs.items():
+                buffer = self.buffers[name]
+                wrong = written != buffer.cols
+                if buffer.space == "slot":
+                    wrong &= self._placement.sent[rank] | (written > 0)
+                if wrong.any():
+                    found.append(_fault(rank, buffer, written, wrong))
+        return tuple(found)
+
+
+def _fault(rank: int, buffer: Buffer, written: Ints, wrong: Array) -> str:
+    first = int(np.flatnonzero(wrong)[0])
+    return (
+        f"{buffer.name} on rank {rank}: {np.count_nonzero(wrong)} rows not written "
+        f"exactly once, first row {first} ({written[first]} of {buffer.cols} elements)"
+    )

@@ -1,0 +1,123 @@
+"""The order of a static schedule: which task a team runs next.
+
+Plain objects only. A policy's order is a permutation of the works that keeps every
+dependency in front of its user; each team then runs its own works in that order. Because
+all ranks run the same program, such an order is at once a witness that no rank can hang:
+running the works one after the other, on all ranks together, satisfies every wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One task of the program, as the scheduler sees it.
+
+    `stage` counts operators in flow order, `team` is an index. `duration_us` is the
+    modelled time on the whole team; `delay_us` passes between its end and the moment
+    its users see the result. `deps` index other works.
+    """
+
+    stage: int
+    expert: int
+    part: int
+    team: int
+    duration_us: float
+    deps: tuple[int, ...]
+    delay_us: float = 0.0
+    exchange: bool = False
+
+
+Order = tuple[int, ...]
+Rank = Callable[[Work], tuple[float, ...]]
+
+
+def stage_order(works: Sequence[Work]) -> Order:
+    """Operator after operator, within one by (expert, part): serial and paper."""
+    keys = [(w.stage, w.expert, w.part, i) for i, w in enumerate(works)]
+    return tuple(key[-1] for key in sorted(keys))
+
+
+def list_order(works: Sequence[Work]) -> Order:
+    """List scheduling: the better of two rules, by modelled makespan.
+
+    "oldest" runs the work that became ready first; "deepest" prefers later operators,
+    which feeds the way back early. Own rows (part 0) are exchanged first.
+    """
+    plans = [_simulate(works, rule) for rule in (_oldest, _deepest)]
+    makespan_us, _, order = min((p[0], i, p[1]) for i, p in enumerate(plans))
+    assert makespan_us >= 0
+    return order
+
+
+def makespan_us(works: Sequence[Work], order: Order) -> float:
+    """Modelled end of the last work when each team runs its works in `order`."""
+    free: dict[int, float] = {}
+    seen = [0.0] * len(works)
+    end = 0.0
+    for i in order:
+        work = works[i]
+        start = max([free.get(work.team, 0.0), *(seen[d] for d in work.deps)])
+        free[work.team] = start + work.duration_us
+        seen[i] = free[work.team] + work.delay_us
+        end = max(end, seen[i])
+    return end
+
+
+def _exchange_rank(work: Work) -> tuple[float, ...]:
+    return work.stage, work.part > 0, work.expert, work.part
+
+
+def _oldest(work: Work) -> tuple[float, ...]:
+    return _exchange_rank(work) if work.exchange else ()
+
+
+def _deepest(work: Work) -> tuple[float, ...]:
+    return _exchange_rank(work) if work.exchange else (-work.stage,)
+
+
+def _simulate(works: Sequence[Work], rule: Rank) -> tuple[float, Order]:
+    """Event-driven list scheduling; returns the makespan and the order of starts."""
+    users: list[list[int]] = [[] for _ in works]
+    missing = [len(w.deps) for w in works]
+    for i, work in enumerate(works):
+        for dep in work.deps:
+            users[dep].append(i)
+    ready: dict[int, list[tuple[tuple[float, ...], float, int]]] = {}
+    idle = {w.team: True for w in works}
+    # Events are (time, what, work): 0 = a team is free again, 1 = a work is ready.
+    events = [(0.0, 1, i) for i, count in enumerate(missing) if count == 0]
+    heapq.heapify(events)
+    order: list[int] = []
+    seen = [0.0] * len(works)
+    now = 0.0
+    while events:
+        now = events[0][0]
+        while events and events[0][0] == now:
+            _, what, i = heapq.heappop(events)
+            team = works[i].team
+            if what == 0:
+                idle[team] = True
+            else:
+                heapq.heappush(ready.setdefault(team, []), (rule(works[i]), now, i))
+        for team in sorted(ready):
+            if not idle[team] or not ready[team]:
+                continue
+            i = heapq.heappop(ready[team])[2]
+            order.append(i)
+            idle[team] = False
+            end = now + works[i].duration_us
+            seen[i] = end + works[i].delay_us
+            heapq.heappush(events, (end, 0, i))
+            for user in users[i]:
+                missing[user] -= 1
+                if missing[user] == 0:
+                    at = max(seen[d] for d in works[user].deps)
+                    heapq.heappush(events, (at, 1, user))
+    if len(order) != len(works):
+        raise ValueError("the works depend on each other in a cycle")
+    return now, tuple(order)

@@ -1,0 +1,91 @@
+"""The policies as data: what each leaves to the compiler and how it orders tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hpc.schedule.order import Order, Work, list_order, stage_order
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a schedule is built.
+
+    `groups`: source groups per expert, None = chosen by `choose_groups`.
+    `put_rows`: rows of one put; `vector_rows`: rows of a vector tile, None = one share
+    per core. `shared_aiv`: communication and vector work share one team of all AIVs.
+    `phased`: one kernel launch per operator with barriers instead of events.
+    """
+
+    name: str
+    doc: str
+    order: Callable[[Sequence[Work]], Order]
+    groups: int | None = None
+    put_rows: int = 128
+    vector_rows: int | None = 128
+    shared_aiv: bool = True
+    phased: bool = False
+
+
+POLICIES = {
+    policy.name: policy
+    for policy in (
+        Policy(
+            "serial",
+            "one whole-device kernel per operator, host-driven all-to-all",
+            stage_order,
+            groups=1,
+            phased=True,
+        ),
+        Policy(
+            "paper",
+            "one launch, per-expert events, one vector queue, RATR (HyperParallel-MoE)",
+            stage_order,
+            groups=1,
+        ),
+        Policy(
+            "list",
+            "source groups, own rows first, AIV teams by role, earliest ready first",
+            list_order,
+            put_rows=64,
+            vector_rows=None,
+            shared_aiv=False,
+        ),
+    )
+}
+
+EVENTS_PER_PART = 4
+"""Counters of the standard flow for one (expert, group): arrived, up, act, down."""
+
+
+def partition(ep: int, groups: int) -> tuple[tuple[int, ...], ...]:
+    """Relative sources 0..ep-1 in `groups` groups: own rows alone, the rest evenly.
+
+    >>> partition(8, 4)
+    ((0,), (1, 2), (3, 4), (5, 6, 7))
+    """
+    if not 1 <= groups <= ep:
+        raise ValueError(f"groups must be 1..{ep}, got {groups}")
+    if groups == 1:
+        return (tuple(range(ep)),)
+    rest = ep - 1
+    bounds = [1 + rest * i // (groups - 1) for i in range(groups)]
+    cut = [range(lo, hi) for lo, hi in zip(bounds, bounds[1:], strict=False)]
+    return ((0,), *(tuple(r) for r in cut))
+
+
+def choose_groups(
+    ep: int, local_experts: int, rows_per_source: float, max_events: int
+) -> int:
+    """Groups when nobody pinned them.
+
+    More groups let a GMM start earlier but repeat its fixed costs and, beyond what L2
+    keeps, its weights. A group should bring a GMM at least two base tiles of rows
+    (256), counters must fit the machine, and there are at most four; own rows get a
+    group of their own whenever counters allow. `rows_per_source` is the mean rows of
+    one expert from one rank.
+    """
+    most = min(ep, 4, (max_events - 1) // (EVENTS_PER_PART * local_experts))
+    rows = rows_per_source * ep
+    return max(1, min(most, max(2, int(rows // 256))))

@@ -1,0 +1,250 @@
+"""`moe-tile`: operators become tile tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from dialects import moe, tile
+from dialects.base import int_attr, ints_attr
+from hpc.interp.routing import routing_counts
+from hpc.machine.record import Machine
+from hpc.schedule.capacity import Bound, receive_bound
+from hpc.schedule.layer import Layer
+from hpc.schedule.policy import Policy, choose_groups, partition
+from hpc.spec.attr import PlanPins, layer_of, params_attr, pins_of, routing_of
+from passes.program import fail, machine_of, policy_of, programs
+
+Index = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class MoeTilePass(ModulePass):
+    """
+    Cut every operator of a `moe.layer` along (expert, group), or along row parts where
+    rows are not routed, and make dependencies tokens.
+
+    Splits propagate through the SplitSpec of each operator and nothing else. An option
+    that is not given is taken from the user's pins, then from the policy.
+
+    Before:
+    ```mlir
+    moe.layer @micro on "ascend_a3" mode "forward" {} {
+    ^bb0(%p : tensor<8x64xbf16>):
+      %a = moe.swiglu %p : tensor<8x64xbf16> -> tensor<8x32xbf16>
+      moe.return %a : tensor<8x32xbf16>
+    }
+    ```
+    After `moe-tile{row-chunks=2}` (`{}` stands for the layer's spec):
+    ```mlir
+    tile.program @micro on "ascend_a3" mode "forward" policy "list" {}
+      groups [array<i64: 0>] row_chunks 2 {
+      tile.buffer @p token 8 x 64 bf16 input
+      tile.buffer @a token 8 x 32 bf16 output
+      %0 = tile.task swiglu (@p[*, 0]) -> (@a[*, 0])
+      %1 = tile.task swiglu (@p[*, 1]) -> (@a[*, 1])
+    }
+    ```
+    Refuses: unknown policy or machine, more groups than ranks, a module without layer.
+    """
+
+    name = "moe-tile"
+
+    policy: str | None = None
+    groups: int | None = None
+    row_chunks: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for layer_op in programs(op, moe.LayerOp, self.name):
+            program = _Tiler(layer_op, self).build()
+            block = op.body.block
+            block.insert_op_before(program, layer_op)
+            layer_op.detach()
+            layer_op.erase()
+
+
+@dataclass
+class _Tiler:
+    op: moe.LayerOp
+    options: MoeTilePass
+    names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+    tokens: dict[SSAValue, dict[Index, SSAValue]] = field(
+        default_factory=dict[SSAValue, dict[Index, SSAValue]]
+    )
+    ops: list[Operation] = field(default_factory=list[Operation])
+
+    def __post_init__(self) -> None:
+        self.layer: Layer = layer_of(self.op.sym_name.data, self.op.spec)
+        self.pins: PlanPins = pins_of(self.op.spec)
+        self.machine: Machine = machine_of(self.op, self.op.machine.data)
+        name = self.options.policy or self.pins.policy or "list"
+        self.policy: Policy = policy_of(self.op, name)
+        self.groups = self.pick_groups()
+        self.row_chunks = self.pick_row_chunks()
+
+    def pick_groups(self) -> tuple[tuple[int, ...], ...]:
+        layer = self.layer
+        rows = layer.max_tokens * layer.top_k / layer.experts
+        limit = self.machine.max_events
+        count = self.options.groups or self.pins.groups or self.policy.groups
+        if count is None:
+            count = choose_groups(layer.ep, layer.local_experts, rows, limit)
+        if not 1 <= count <= layer.ep:
+            raise fail(self.op, f"groups must be 1 to ep = {layer.ep}, got {count}")
+        return partition(layer.ep, count)
+
+    def pick_row_chunks(self) -> int:
+        """Parts of token buffers; several only where nothing is routed, so that what
+        one operator wrote is still in L2 when the next reads it."""
+        chosen = self.options.row_chunks or self.pins.row_chunks
+        routed = any(isinstance(op, moe.DispatchOp) for op in self.body_ops())
+        if routed or self.policy.phased:
+            return 1
+        if chosen is not None:
+            return min(chosen, self.layer.max_tokens)
+        columns = sum(moe.cols_of(v.type) for v in self.values())
+        size = columns * self.layer.max_tokens * self.layer.element_bytes
+        parts = -(-size // (self.machine.l2_bytes // 4))
+        return max(1, min(parts, self.layer.max_tokens))
+
+    def body_ops(self) -> Iterator[moe.MoeOp]:
+        for op in self.op.body.block.ops:
+            if isinstance(op, moe.MoeOp):
+                yield op
+
+    def values(self) -> Iterator[SSAValue]:
+        yield from self.op.body.block.args
+        for op in self.body_ops():
+            yield op.results[0]
+
+    def build(self) -> tile.ProgramOp:
+        for value in self.values():
+            self.names[value] = self.fresh_name(value)
+        self.declare_buffers()
+        for stage in self.body_ops():
+            self.cut(stage)
+        program = tile.ProgramOp.create(
+            properties={
+                "sym_name": self.op.sym_name,
+                "machine": self.op.machine,
+                "mode": self.op.mode,
+                "policy": StringAttr(self.policy.name),
+                "spec": self.op.spec,
+                "groups": ArrayAttr(ints_attr(g) for g in self.groups),
+                "row_chunks": int_attr(self.row_chunks),
+            },
+            regions=[Region()],
+        )
+        program.location = self.op.location
+        program.body.add_block(Block(self.ops))
+        return program
+
+    def fresh_name(self, value: SSAValue) -> str:
+        """The value's own name if the text gave one, else its operator's stem."""
+        owner = value.owner
+        stem = owner.STEM if isinstance(owner, moe.MoeOp) else "in"
+        name = base = value.name_hint or stem
+        taken = set(self.names.values())
+        number = 2
+        while name in taken:
+            name, number = f"{base}{number}", number + 1
+        return name
+
+    def declare_buffers(self) -> None:
+        last = self.op.body.block.last_op
+        assert isinstance(last, moe.ReturnOp)
+        bound = self.receive_bound()
+        for value in self.values():
+            role = "workspace"
+            if not isinstance(value.owner, Operation):
+                weight = moe.space_of(value.type) == moe.Space.WEIGHT
+                role = "weight" if weight else "input"
+            elif value == last.value:
+                role = "output"
+            buffer = self.buffer(value, role, bound)
+            owner = value.owner
+            source = owner if isinstance(owner, Operation) else self.op
+            buffer.location = source.location
+            self.ops.append(buffer)
+
+    def receive_bound(self) -> Bound | None:
+        if not any(isinstance(v.type, moe.RoutedType) for v in self.values()):
+            return None
+        counts = routing_counts(self.layer, routing_of(self.op.spec))
+        return receive_bound(self.layer, counts)
+
+    def buffer(self, value: SSAValue, role: str, bound: Bound | None) -> tile.BufferOp:
+        type_, name = value.type, self.names[value]
+        space, cols = moe.space_of(type_), moe.cols_of(type_)
+        element = moe.element_of(type_)
+        if isinstance(type_, moe.RoutedType):
+            assert bound is not None
+            rows = max(1, bound.rows)
+            return tile.BufferOp(
+                name, space, rows, cols, element, role, formula=bound.formula
+            )
+        if isinstance(type_, moe.SlotsType):
+            tokens, top_k = type_.tokens.data, type_.top_k.data
+            text = f"tokens {tokens} x top_k {top_k}"
+            return tile.BufferOp(
+                name, space, tokens * top_k, cols, element, role, formula=text
+            )
+        shape = cast("TensorType[moe.AnyFloat]", type_).get_shape()
+        experts = shape[0] if space == moe.Space.WEIGHT else None
+        return tile.BufferOp(name, space, shape[-2], cols, element, role, experts)
+
+    def parts(self, space: moe.Space) -> list[Index]:
+        if space == moe.Space.TOKEN:
+            return [(None, c) for c in range(self.row_chunks)]
+        experts, groups = range(self.layer.local_experts), range(len(self.groups))
+        return [(e, g) for e in experts for g in groups]
+
+    def cut(self, op: moe.MoeOp) -> None:
+        """One task for each part of the operator's result."""
+        spec = op.split_spec()
+        made: dict[Index, SSAValue] = {}
+        for index in self.parts(spec.space):
+            reads, after = self.inputs(op, spec, index)
+            write = tile.RegionAttr.of(self.names[op.results[0]], *index)
+            if spec.exchange is not None:
+                expert, group = index
+                assert expert is not None
+                assert group is not None
+                task: Operation = tile.ExchangeOp(
+                    spec.exchange, expert, group, reads[0], write, after, len(reads) > 1
+                )
+            else:
+                name = op.name.removeprefix("moe.")
+                params = params_attr(op.params())
+                task = tile.TaskOp(name, reads, [write], after, params)
+            task.location = op.location
+            self.ops.append(task)
+            made[index] = task.results[0]
+        self.tokens[op.results[0]] = made
+
+    def inputs(
+        self, op: moe.MoeOp, spec: moe.SplitSpec, index: Index
+    ) -> tuple[list[tile.RegionAttr], list[SSAValue]]:
+        """What the tile `index` reads, and the tokens of the tasks that wrote it."""
+        regions: list[tile.RegionAttr] = []
+        after: list[SSAValue] = []
+        for access, value in zip(spec.operands, op.operands, strict=False):
+            name, made = self.names[value], self.tokens.get(value, {})
+            match access:
+                case moe.Access.ALIGNED:
+                    regions.append(tile.RegionAttr.of(name, *index))
+                    needed = [made[index]] if made else []
+                case moe.Access.EXPERT:
+                    regions.append(tile.RegionAttr.of(name, index[0]))
+                    needed = [t for i, t in made.items() if i[0] == index[0]]
+                case moe.Access.WHOLE:
+                    regions.append(tile.RegionAttr.of(name))
+                    needed = list(made.values())
+            after += [token for token in needed if token not in after]
+        return regions, after

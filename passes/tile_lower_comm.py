@@ -1,0 +1,115 @@
+"""`tile-lower-comm`: exchanges become one-sided puts and awaits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from dialects import tile
+from passes.program import ProgramInfo, programs, replace_body
+
+
+@dataclass(frozen=True)
+class TileLowerCommPass(ModulePass):
+    """
+    Lower dispatch and combine to one-sided puts with signals, and awaits of the signals
+    that other ranks send; the buffers they write become symmetric. Exchanges that are
+    needed by the same tasks share one await. `chunks` is the number of puts for each
+    destination (else the pin `row_chunks`, else the policy's rows per put).
+
+    Before:
+    ```mlir
+    tile.buffer @recv routed 32 x 64 bf16 workspace
+    %0 = tile.exchange dispatch[0, 1] @x -> @recv[0, 1] on aiv[0:24]
+    %1 = tile.task gmm (@recv[0, 1], @w_up[0]) -> (@h[0, 1]) after(%0)
+    ```
+    After:
+    ```mlir
+    tile.buffer @recv routed 32 x 64 bf16 workspace symmetric
+    %0 = tile.put dispatch[0, 1] @x -> @recv[0, 1] chunks 1 via put on aiv[0:24]
+    %1 = tile.await(%0)
+    %2 = tile.task gmm (@recv[0, 1], @w_up[0]) -> (@h[0, 1]) after(%1)
+    ```
+    Needs `tile-place`.
+    """
+
+    name = "tile-lower-comm"
+
+    chunks: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in programs(op, tile.ProgramOp, self.name):
+            _lower(program, self.chunks)
+
+
+def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
+    info = ProgramInfo(program)
+    if chunks is None:
+        chunks = info.pins.row_chunks
+    if chunks is None:
+        chunks = max(1, -(-round(info.rows_per_source) // info.policy.put_rows))
+    transport = "collective" if info.policy.phased else "put"
+    groups: dict[tuple[Operation, ...], list[tile.PutOp]] = {}
+    exchanges: dict[SSAValue, tile.PutOp] = {}
+    ops: list[Operation] = []
+    symmetric: set[str] = set()
+    for op in list(program.body.block.ops):
+        if not isinstance(op, tile.ExchangeOp):
+            ops.append(op)
+            continue
+        put = tile.PutOp(op, max(1, chunks), transport)
+        put.location = op.location
+        ops.append(put)
+        symmetric.add(op.dest.buffer.data)
+        users = tuple(use.operation for use in op.token.uses)
+        groups.setdefault(_ordered(users), []).append(put)
+        exchanges[op.token] = put
+    for op in ops:
+        if isinstance(op, tile.BufferOp) and op.sym_name.data in symmetric:
+            op.properties["symmetric"] = UnitAttr()
+    _await(ops, groups, exchanges)
+    replace_body(program, ops)
+    for token in exchanges:
+        assert isinstance(token.owner, Operation)
+        token.owner.erase()
+
+
+def _ordered(users: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Users as a key that does not depend on the order of uses."""
+    return tuple(sorted(set(users), key=id))
+
+
+def _await(
+    ops: list[Operation],
+    groups: dict[tuple[Operation, ...], list[tile.PutOp]],
+    exchanges: dict[SSAValue, tile.PutOp],
+) -> None:
+    """One await for each set of puts with the same users, right before the first."""
+    awaits: dict[tile.PutOp, tile.AwaitOp] = {}
+    last_of: dict[tile.PutOp, list[tile.AwaitOp]] = {}
+    for puts in groups.values():
+        op = tile.AwaitOp([put.signal for put in puts])
+        op.location = puts[0].location
+        last_of.setdefault(puts[-1], []).append(op)
+        awaits |= dict.fromkeys(puts, op)
+    placed: list[Operation] = []
+    for op in ops:
+        placed.append(op)
+        if isinstance(op, tile.PutOp):
+            placed += last_of.get(op, [])
+    ops[:] = placed
+    for op in ops:
+        if not isinstance(op, tile.TileOp) or not op.after:
+            continue
+        tokens: list[SSAValue] = []
+        for token in op.after:
+            put = exchanges.get(token)
+            new = token if put is None else awaits[put].token
+            if new not in tokens:
+                tokens.append(new)
+        op.operands = tokens

@@ -1,0 +1,185 @@
+"""`tile-schedule`: the static order of all tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from dialects import tile
+from dialects.base import int_attr
+from hpc.machine.cost import gmm_us, put_us, vector_us
+from hpc.schedule.model import Base
+from hpc.schedule.order import Work, stage_order
+from passes.program import ProgramInfo, fail, policy_of, programs, replace_body
+
+
+@dataclass(frozen=True)
+class TileSchedulePass(ModulePass):
+    """
+    Put the tasks in their final order, which is the order of the block; each team runs
+    its own tasks in that order. Policies: `serial` (one phase per operator), `paper`
+    (operator after operator, expert by expert) and `list` (list scheduling by modelled
+    time). Without the option, the policy that `moe-tile` recorded.
+
+    Before:
+    ```mlir
+    %0 = tile.task relu (@h[0, 0]) -> (@a[0, 0]) base [128] on aiv[0:48]
+    %1 = tile.task relu (@h[1, 0]) -> (@a[1, 0]) base [128] on aiv[0:48]
+    ```
+    After `tile-schedule{policy=serial}`, tasks know their phase:
+    ```mlir
+    %0 = tile.task relu (@h[0, 0]) -> (@a[0, 0]) base [128] on aiv[0:48] phase 0
+    %1 = tile.task relu (@h[1, 0]) -> (@a[1, 0]) base [128] on aiv[0:48] phase 0
+    ```
+    Needs `tile-lower-comm`. Refuses tasks without team or base tile.
+    """
+
+    name = "tile-schedule"
+
+    policy: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in programs(op, tile.ProgramOp, self.name):
+            if self.policy is not None:
+                program.properties["policy"] = StringAttr(self.policy)
+            _Scheduler(program).run()
+
+
+class _Scheduler:
+    def __init__(self, program: tile.ProgramOp):
+        self.program = program
+        self.info = ProgramInfo(program)
+        self.policy = policy_of(program, program.policy.data)
+        ops = list(program.body.block.ops)
+        self.buffers = {
+            op.sym_name.data: op for op in ops if isinstance(op, tile.BufferOp)
+        }
+        self.tasks = [op for op in ops if isinstance(op, tile.TileOp)]
+        self.awaits = [op for op in ops if isinstance(op, tile.AwaitOp)]
+        self.others = [
+            op for op in ops if not isinstance(op, tile.TileOp | tile.AwaitOp)
+        ]
+
+    def run(self) -> None:
+        works = self.works()
+        order = stage_order(works) if self.crowded() else self.policy.order(works)
+        if self.policy.phased:
+            for op, work in zip(self.tasks, works, strict=True):
+                op.properties["phase"] = int_attr(work.stage)
+        placed: list[Operation] = list(self.others)
+        pending = set(self.awaits)
+        for i in order:
+            op = self.tasks[i]
+            for token in op.after:
+                owner = token.owner
+                if isinstance(owner, tile.AwaitOp) and owner in pending:
+                    placed.append(owner)
+                    pending.discard(owner)
+            placed.append(op)
+        placed += [op for op in self.awaits if op in pending]
+        replace_body(self.program, placed)
+
+    def crowded(self) -> bool:
+        """More counters than the machine has: experts will have to share counters,
+        which is safe only where whole operators follow each other."""
+        counters = [op for op in self.tasks if isinstance(op, tile.TaskOp)]
+        return len(counters) + len(self.awaits) > self.info.machine.max_events
+
+    def works(self) -> list[Work]:
+        index = {op: i for i, op in enumerate(self.tasks)}
+        stages = self.stages()
+        teams: dict[tile.TeamAttr, int] = {}
+        works: list[Work] = []
+        for op in self.tasks:
+            if op.team is None:
+                raise fail(op, "the task has no team; run tile-place first")
+            expert, part = self.place(op)
+            deps = {index[dep] for token in op.after for dep in _producers(token.owner)}
+            exchange = isinstance(op, tile.ExchangeLike)
+            works.append(
+                Work(
+                    stage=stages[op],
+                    expert=expert,
+                    part=part,
+                    team=teams.setdefault(op.team, len(teams)),
+                    duration_us=self.duration_us(op),
+                    deps=tuple(sorted(deps)),
+                    delay_us=self.info.machine.event_visible_us,
+                    exchange=exchange,
+                )
+            )
+        return works
+
+    def stages(self) -> dict[tile.TileOp, int]:
+        """Operators in order of first appearance, told apart by what they write."""
+        seen: dict[str, int] = {}
+        return {op: seen.setdefault(_written(op), len(seen)) for op in self.tasks}
+
+    def place(self, op: tile.TileOp) -> tuple[int, int]:
+        if isinstance(op, tile.ExchangeLike):
+            return op.expert.value.data, op.group.value.data
+        region = cast(tile.TaskOp, op).writes.data[0]
+        return max(0, region.expert.data), max(0, region.part.data)
+
+    def duration_us(self, op: tile.TileOp) -> float:
+        """Modelled time of the task on its whole team, for the rows it expects."""
+        machine, dtype = self.info.machine, self.info.layer.dtype
+        assert op.team is not None
+        cores = op.team.size.data
+        if isinstance(op, tile.PutOp):
+            return self.put_us(op, cores)
+        if not isinstance(op, tile.TaskOp):
+            raise fail(op, "the exchange is not lowered; run tile-lower-comm first")
+        if op.base is None:
+            raise fail(op, "the task has no base tile; run tile-select-gmm first")
+        rows, base = self.rows(op), cast("tuple[int, ...]", op.base.get_values())
+        reads = [self.buffers[r.buffer.data] for r in op.reads]
+        out = self.buffers[op.writes.data[0].buffer.data].cols.value.data
+        if op.op.data == "gmm":
+            k = reads[0].cols.value.data
+            return gmm_us(machine, rows, out, k, Base(*base), dtype, cores)
+        columns = sum(self.columns(buffer) for buffer in reads)
+        return vector_us(machine, op.op.data, rows, columns, out, dtype, cores)
+
+    def columns(self, buffer: tile.BufferOp) -> int:
+        """Elements of a buffer read for one row of the result."""
+        slots = self.info.layer.top_k if buffer.space.data == "slot" else 1
+        return slots * buffer.cols.value.data
+
+    def rows(self, op: tile.TaskOp) -> int:
+        region = op.writes.data[0]
+        if region.expert.data != tile.ALL:
+            return self.info.part_rows(region.part.data)
+        chunks = self.program.row_chunks.value.data
+        return max(1, self.info.layer.max_tokens // chunks)
+
+    def put_us(self, op: tile.PutOp, cores: int) -> float:
+        group = self.info.groups[op.group.value.data]
+        cols = self.buffers[op.dest.buffer.data].cols.value.data
+        size = cols * self.info.layer.element_bytes
+        per_source = max(1, round(self.info.rows_per_source))
+        total = 0.0
+        for remote in (False, True):
+            rows = per_source * sum((k != 0) == remote for k in group)
+            if rows:
+                machine, via = self.info.machine, op.transport.data
+                total += put_us(machine, rows, size, cores, remote, via)
+        return total
+
+
+def _written(op: tile.TileOp) -> str:
+    if isinstance(op, tile.ExchangeLike):
+        return op.dest.buffer.data
+    return cast(tile.TaskOp, op).writes.data[0].buffer.data
+
+
+def _producers(owner: object) -> list[tile.TileOp]:
+    """The tasks behind a token: its task, or the puts that an await waits for."""
+    if isinstance(owner, tile.AwaitOp):
+        return [cast(tile.TileOp, signal.owner) for signal in owner.signals]
+    return [cast(tile.TileOp, owner)]

@@ -198,11 +198,9 @@ def _weighted(
 
 def _smallest(keys: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     """Columns of the k smallest keys of every row, ascending by key."""
-    if k < keys.shape[1]:
-        some = np.argpartition(keys, k - 1, axis=1)[:, :k] if k else keys[:, :0]
-        some = some.astype(np.int64)
-    else:
-        some = np.broadcast_to(np.arange(keys.shape[1]), keys.shape)
+    tokens, n = keys.shape
+    every = np.broadcast_to(np.arange(n, dtype=np.int64), (tokens, n))
+    some = np.argpartition(keys, k - 1, axis=1)[:, :k] if k < n else every
     ranking = np.argsort(np.take_along_axis(keys, some, 1), axis=1, kind="stable")
     return np.take_along_axis(some, ranking, 1)
 

@@ -1,18 +1,15 @@
-"""The operators of a flow: one table of rules, and the checker that applies it.
-
-A new operator is one entry of `OPERATORS`.
-"""
+"""The flow of a spec: names, shapes and uses checked against the operator table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from hpc.schedule.layer import ACTIVATIONS, GATED_ACTIVATIONS, Activation
+from hpc.schedule.layer import ACTIVATIONS, Activation
 from hpc.spec.diagnostics import Report, did_you_mean
 from hpc.spec.layer_block import ACTIVATION_PARAMS, MAX_COLS, LayerParts
 from hpc.spec.model import FlowOp, Loc, Value
-from hpc.spec.syntax import (
+from hpc.spec.nodes import (
     Block,
     Call,
     Input,
@@ -23,102 +20,15 @@ from hpc.spec.syntax import (
     Setting,
     Word,
 )
-from hpc.spec.values import finish_params, read_integer
-
-ACT = "act"
-"""In a flow, `act(h)` is the layer's own activation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Rows of a space x columns; cols None when an earlier error hides the number.
-
-    Space "weight" is a matrix per expert of `rows` x `cols`.
-    """
-
-    space: str
-    cols: int | None
-    rows: int | None = None
-
-    def __str__(self) -> str:
-        rows = str(self.rows or "?") if self.space == "weight" else _ROWS[self.space]
-        return f"[{rows} x {self.cols or '?'}]"
-
-
-_ROWS = {"token": "token rows", "routed": "routed rows", "slot": "slot rows"}
-_PLURAL = {**_ROWS, "weight": "a weight"}
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """What an operator takes and gives.
-
-    `spaces` has the wanted space of each operand, "" for any. `result` computes the
-    shape, or returns a text that says what does not fit. `base` is the canonical name
-    of results. `routed` operators need the fields of `ROUTED_ONLY` in the layer.
-    """
-
-    spaces: tuple[str, ...]
-    result: Callable[[tuple[Shape, ...]], Shape | str]
-    base: str
-    routed: bool = False
-
-
-def _moved(space: str) -> Callable[[tuple[Shape, ...]], Shape | str]:
-    return lambda args: Shape(space, args[0].cols)
-
-
-def _gmm(args: tuple[Shape, ...]) -> Shape | str:
-    rows, weight = args
-    if None not in (rows.cols, weight.rows) and rows.cols != weight.rows:
-        return (
-            f"gmm multiplies {rows} by a weight {weight}: {rows.cols} columns "
-            f"against {weight.rows} rows"
-        )
-    return Shape(rows.space, weight.cols)
-
-
-def _add(args: tuple[Shape, ...]) -> Shape | str:
-    left, right = args
-    unknown = None in (left.cols, right.cols)
-    if left.space != right.space or (left.cols != right.cols and not unknown):
-        return f"add needs two operands of one shape, got {left} and {right}"
-    return left
-
-
-def _gated(args: tuple[Shape, ...]) -> Shape | str:
-    (rows,) = args
-    if rows.cols is not None and rows.cols % 2:
-        return f"a gated activation needs an even number of columns, got {rows}"
-    return replace(rows, cols=rows.cols and rows.cols // 2)
-
-
-OPERATORS: Mapping[str, Operator] = {
-    "dispatch": Operator(("token",), _moved("routed"), "recv", routed=True),
-    "gmm": Operator(("routed", "weight"), _gmm, "h", routed=True),
-    "combine": Operator(("routed",), _moved("slot"), "back", routed=True),
-    "reduce": Operator(("slot",), _moved("token"), "out", routed=True),
-    "add": Operator(("", ""), _add, "sum"),
-    **{
-        name: Operator(
-            ("",), _gated if name in GATED_ACTIVATIONS else lambda a: a[0], "a"
-        )
-        for name in ACTIVATIONS
-    },
-}
-
-WEIGHT_RESULTS = {"w_up": "h", "w_down": "y"}
-"""Canonical name of a gmm's result by its weight."""
-
-STANDARD = (
-    ("dispatch", ("x",)),
-    ("gmm", ("recv", "w_up")),
-    (ACT, ("h",)),
-    ("gmm", ("a", "w_down")),
-    ("combine", ("y",)),
-    ("reduce", ("back",)),
+from hpc.spec.operators import (
+    ACT,
+    OPERATORS,
+    STANDARD,
+    WEIGHT_RESULTS,
+    Operator,
+    Shape,
 )
-"""The flow of a layer without a flow block."""
+from hpc.spec.values import finish_params, read_integer
 
 RESERVED = ("x", "router", *WEIGHT_RESULTS)
 
@@ -279,8 +189,8 @@ class _Checker:
             return False
         if shape.space == want or (not want and shape.space != "weight"):
             return True
-        wanted = _PLURAL[want] if want else "rows"
-        message = f"'{op}' needs {wanted} here, got {_PLURAL[shape.space]} {shape}"
+        wanted = {"": "rows", "weight": "a weight"}.get(want, f"{want} rows")
+        message = f"'{op}' needs {wanted} here, got {shape}"
         hints = {
             "weight": "the weights are w_up and w_down",
             "routed": "rows are routed by dispatch(...)",
@@ -322,13 +232,13 @@ class _Checker:
 
     def finish(self, block: Block) -> None:
         """Everything but the last result must be read by something."""
-        if not self.ops:
-            if not self.report.failed:
-                self.report.error(block.kind.loc, "the flow has no operator")
+        results = [item.name.text for item in block.body if isinstance(item, Setting)]
+        if not results:
+            self.report.error(block.kind.loc, "the flow has no operator")
             return
-        last = self.ops[-1].result
         for name, known in self.known.items():
-            if known.read or name in RESERVED or name == last:
+            wrong = known.shape is None or name in RESERVED
+            if known.read or wrong or name == results[-1]:
                 continue
             what = "input" if name in self.inputs else "result"
             self.report.error(known.loc, f"the {what} '{name}' is never used")
@@ -337,7 +247,7 @@ class _Checker:
 def operators_used(block: Block | None) -> frozenset[str]:
     """Names of all operators called in a flow block, however deep."""
     if block is None:
-        return frozenset(name for name, _ in STANDARD)
+        return frozenset(name for name, _, _ in STANDARD)
     values = [s.value for s in block.body if isinstance(s, Setting)]
     return frozenset(name for value in values for name in _called(value))
 
@@ -362,7 +272,7 @@ def read_flow(
     }
     checker = _Checker(report, parts, known)
     if block is None:
-        for (op, args), result in zip(STANDARD, _STANDARD_RESULTS, strict=True):
+        for op, args, result in STANDARD:
             words = tuple(Word(a, parts.loc) for a in args)
             statement = Call(Word(op, parts.loc), words, 1)
             checker.statement(Setting(Word(result, parts.loc), statement))
@@ -371,9 +281,6 @@ def read_flow(
             checker.statement(item)
         checker.finish(block)
     return ((), ()) if report.failed else _canonical(checker, parts.dtype or "")
-
-
-_STANDARD_RESULTS = ("recv", "h", "a", "y", "back", "out")
 
 
 def _up_width(activation: Activation | None, intermediate: int | None) -> int | None:
@@ -436,8 +343,3 @@ def _called(node: Node | Keyword) -> Iterator[str]:
 
 def _count(n: int) -> str:
     return f"{n} operand{'s' * (n != 1)}"
-
-
-def shapes_read(flow: Sequence[FlowOp]) -> frozenset[str]:
-    """Names of all values and weights that a flow reads."""
-    return frozenset(arg for op in flow for arg in op.args)

@@ -14,7 +14,7 @@ from hpc.schedule.layer import (
 )
 from hpc.spec.diagnostics import Report
 from hpc.spec.model import Loc
-from hpc.spec.syntax import Block, Call, Items, Node, Word
+from hpc.spec.nodes import Block, Call, Items, Node, Word
 from hpc.spec.values import (
     Field,
     Param,

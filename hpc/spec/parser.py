@@ -12,9 +12,10 @@ from hpc.spec.flow import fields_needed, read_flow
 from hpc.spec.layer_block import LayerParts, read_layer
 from hpc.spec.memory import check_memory
 from hpc.spec.model import Loc, Spec
+from hpc.spec.nodes import Block, Node, Setting, String, Word
 from hpc.spec.routing_block import read_routing_setting
 from hpc.spec.schedule_block import check_pins, read_pins
-from hpc.spec.syntax import Block, Node, Setting, String, Word, decode, parse
+from hpc.spec.syntax import decode, parse
 
 if TYPE_CHECKING:
     from hpc.machine.record import Machine
@@ -30,7 +31,7 @@ __all__ = ["SpecError", "load_spec", "parse_spec"]
 
 
 def load_spec(path: str | Path) -> Spec:
-    """Reads and checks a `.moe` file. Raises `SpecError`, also when it is unreadable."""
+    """Reads and checks a `.moe` file. Raises `SpecError`, also if it is unreadable."""
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ from hpc.schedule.layer import Layer, Routing
 from hpc.spec.diagnostics import Report, did_you_mean
 from hpc.spec.layer_block import MAX_EXPERTS, MAX_RANKS, MAX_ROWS
 from hpc.spec.model import Loc
-from hpc.spec.syntax import Call, Items, Keyword, Node, Word
+from hpc.spec.nodes import Call, Items, Keyword, Node, Word
 from hpc.spec.values import Param, Reader, bind, integer, integers, real, string
 
 BALANCED = Routing("balanced")

@@ -9,7 +9,7 @@ from hpc.schedule.model import Base
 from hpc.spec.diagnostics import Report
 from hpc.spec.layer_block import MAX_RANKS, LayerParts
 from hpc.spec.model import Loc, Pins
-from hpc.spec.syntax import Block, Node, Number
+from hpc.spec.nodes import Block, Node, Number
 from hpc.spec.values import Field, choice, integer, read_fields, settings_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ Python stack; `MAX_DEPTH` bounds it for what walks the nodes later.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NoReturn
 
@@ -15,122 +14,25 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from hpc.spec.diagnostics import Diagnostic, Report, SpecError
 from hpc.spec.model import Loc
+from hpc.spec.nodes import (
+    Block,
+    Call,
+    Input,
+    Items,
+    Keyword,
+    Number,
+    Product,
+    Setting,
+    String,
+    Word,
+)
+from hpc.spec.syntax_errors import explain_character, explain_token
 
 MAX_BYTES = 256 * 1024
 """Largest `.moe` file; real ones are under 2 KiB, the rest is room for a table."""
 
 MAX_DEPTH = 64
 """Deepest nesting of calls and lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    text: str
-    loc: Loc
-
-    def __str__(self) -> str:
-        return f"the name '{self.text[:40]}'"
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    text: str
-    loc: Loc
-
-    def __str__(self) -> str:
-        return f"'{self.text[:40]}'"
-
-
-@dataclass(frozen=True, slots=True)
-class String:
-    text: str
-    loc: Loc
-
-    def __str__(self) -> str:
-        return f'the string "{self.text[:40]}"'
-
-
-@dataclass(frozen=True, slots=True)
-class Keyword:
-    name: Word
-    value: Node
-
-    @property
-    def loc(self) -> Loc:
-        return self.name.loc
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """`name(args)`; `args` are values and keywords as written."""
-
-    name: Word
-    args: tuple[Node | Keyword, ...]
-    depth: int
-
-    @property
-    def loc(self) -> Loc:
-        return self.name.loc
-
-    def __str__(self) -> str:
-        return f"the call '{self.name.text[:40]}(...)'"
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """`[a, b, ...]`; `name` is the word before it in `table [[...]]`."""
-
-    items: tuple[Node, ...]
-    loc: Loc
-    depth: int
-    name: Word | None = None
-
-    def __str__(self) -> str:
-        return "a list" if self.name is None else f"'{self.name.text[:40]} [...]'"
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    factor: Number
-    word: Word
-
-    @property
-    def loc(self) -> Loc:
-        return self.factor.loc
-
-    def __str__(self) -> str:
-        return "a product"
-
-
-Node = Word | Number | String | Call | Items | Product
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """`name = value`."""
-
-    name: Word
-    value: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """`input name : space x cols`; `keyword` and `by` should be `input` and `x`."""
-
-    keyword: Word
-    name: Word
-    space: Word
-    by: Word
-    cols: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """`kind [name] { body }`."""
-
-    kind: Word
-    name: Word | None
-    body: tuple[Setting | Input, ...]
 
 
 def decode(data: bytes, filename: str) -> str:
@@ -165,10 +67,9 @@ def parse(report: Report) -> tuple[Block | Setting, ...]:
     try:
         return _parser(builder).parse("\n".join(report.lines))  # type: ignore[return-value]
     except UnexpectedCharacters as error:
-        loc = Loc(report.file, error.line, error.column)
-        report.error(loc, *_bad_character(str(error.char)))
+        explain_character(report, error)
     except UnexpectedToken as error:
-        _explain(report, error)
+        explain_token(report, error)
     except _TooDeep as error:
         report.error(error.loc, f"nested more than {MAX_DEPTH} levels deep")
     raise SpecError(report.found)
@@ -252,102 +153,6 @@ class _Builder(Transformer[Token, Any]):
         if depth > MAX_DEPTH:
             raise _TooDeep(loc)
         return depth
-
-
-_TERMINALS = {
-    "NAME": "a name",
-    "NUMBER": "a number",
-    "STRING": "a string",
-    "LBRACE": "'{'",
-    "RBRACE": "'}'",
-    "LPAR": "'('",
-    "RPAR": "')'",
-    "LSQB": "'['",
-    "RSQB": "']'",
-    "EQUAL": "'='",
-    "COMMA": "','",
-    "COLON": "':'",
-    "STAR": "'*'",
-    "$END": "the end of the file",
-}
-_VALUE = {"NAME", "NUMBER", "STRING", "LSQB"}
-_OPENERS = {"LBRACE": "{", "LPAR": "(", "LSQB": "["}
-
-
-def _explain(report: Report, error: UnexpectedToken) -> None:
-    """Say what stands where what was expected, and guess the slip."""
-    token = error.token
-    expected = _expected(set(error.accepts or error.expected))
-    stack = [t for t in _stack(error) if isinstance(t, Token)]
-    if token.type == "$END":
-        _explain_end(report, stack, expected)
-        return
-    loc = Loc(report.file, token.line or 1, token.column or 1)
-    if token.type == "EQUAL" and _forgot_value(_stack(error)):
-        name = _stack(error)[-3]
-        report.error(
-            Loc(report.file, name.line, name.column), f"'{name}' has no value after '='"
-        )
-        return
-    message = f"unexpected {_describe(token)}, expected {expected}"
-    report.error(loc, message, _guess(token, stack))
-
-
-def _explain_end(report: Report, stack: list[Token], expected: str) -> None:
-    last = max(1, len(report.lines))
-    loc = Loc(report.file, last, len(report.lines[-1]) + 1 if report.lines else 1)
-    opened = next((t for t in reversed(stack) if t.type in _OPENERS), None)
-    if opened is None:
-        report.error(loc, f"the file ends where {expected} was expected")
-        return
-    where = f"{opened.line}:{opened.column}"
-    report.error(loc, f"the file ends inside the '{opened}' opened at {where}")
-
-
-def _forgot_value(stack: list[Any]) -> bool:
-    kinds = [getattr(t, "type", "") for t in stack[-3:]]
-    return kinds == ["NAME", "EQUAL", "NAME"] and stack[-1].line > stack[-2].line
-
-
-def _guess(token: Token, stack: list[Token]) -> str:
-    opened = next((t for t in reversed(stack) if t.type in _OPENERS), None)
-    if token.type == "LBRACE" and opened is not None:
-        return (
-            f"is the '}}' of the block opened at {opened.line}:{opened.column} missing?"
-        )
-    if token.type == "COMMA":
-        return "settings are separated by white space, without commas"
-    if token.type == "COLON":
-        return "a setting is written NAME = VALUE"
-    return ""
-
-
-def _expected(terminals: set[str]) -> str:
-    if terminals >= _VALUE:
-        terminals = terminals - _VALUE | {"a value"}
-    names = sorted(_TERMINALS.get(t, t) for t in terminals)
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def _describe(token: Token) -> str:
-    kind = {"NAME": "name ", "NUMBER": "number ", "STRING": "string "}
-    return f"{kind.get(token.type, '')}'{str(token)[:40]}'"
-
-
-def _stack(error: UnexpectedToken) -> list[Any]:
-    interactive: Any = error.interactive_parser
-    return list(interactive.parser_state.value_stack)
-
-
-def _bad_character(char: str) -> tuple[str, str]:
-    if char == '"':
-        return "a string without its closing '\"'", "a string ends on its own line"
-    shown = f"'{char}'" if char.isprintable() else f"U+{ord(char):04X}"
-    if char in "-./+":
-        return f"unexpected character {shown}", "names are letters, digits and '_'"
-    if char == ";":
-        return f"unexpected character {shown}", "settings end with white space"
-    return f"unexpected character {shown}", ""
 
 
 def _unix_lines(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpc.spec.diagnostics import Report, did_you_mean
 from hpc.spec.model import Loc
-from hpc.spec.syntax import (
+from hpc.spec.nodes import (
     Block,
     Call,
     Input,

@@ -58,6 +58,9 @@ VERSION = 1
 SPACES = ("token", "routed", "slot", "weight")
 ROLES = ("input", "weight", "workspace", "output")
 UNITS = ("aic", "aiv")
+PUT_KINDS = ("dispatch", "combine")
+TRANSPORTS = ("put", "collective")
+SCOPES = ("rank", "world")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from hpc.schedule.layer import ACTIVATIONS, DTYPE_BYTES, Activation, Layer, Routing
 from hpc.schedule.model import (
+    PUT_KINDS,
     ROLES,
+    SCOPES,
     SPACES,
+    TRANSPORTS,
     UNITS,
     Barrier,
     Base,
@@ -162,14 +165,14 @@ PUT = Record(
     "put instruction",
     Put,
     (
-        Field("kind", Text(("dispatch", "combine")), "direction"),
+        Field("kind", Text(PUT_KINDS), "direction"),
         Field("expert", Int(), "local expert"),
         Field("group", Int(), "index into `groups`"),
         Field("chunks", SIZE, "tiles for each destination"),
         Field("source", RegionShape(), "rows read here"),
         Field("dest", RegionShape(), "rows written on the other rank"),
         Field("event", EventRef(optional=True), "counter signalled there"),
-        Field("transport", Text(("put", "collective")), "how it travels", "put"),
+        Field("transport", Text(TRANSPORTS), "how it travels", "put"),
         Field("scale", Bool(), "multiply rows by router weights", False),
         LOC,
     ),
@@ -194,7 +197,7 @@ BARRIER = Record(
     "barrier instruction",
     Barrier,
     (
-        Field("scope", Text(("rank", "world")), "whose cores meet"),
+        Field("scope", Text(SCOPES), "whose cores meet"),
         Field("launch", Bool(), "also costs a kernel launch", False),
         LOC,
     ),

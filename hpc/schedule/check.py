@@ -1,0 +1,163 @@
+"""All checks of a schedule, and the verdict of each.
+
+Nothing here runs the compiler; a file from anywhere can be checked. Every check
+collects all violations, whatever the size of the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy.typing as npt
+
+from hpc.schedule.checks import (
+    coverage,
+    deadlock,
+    events,
+    fit,
+    joins,
+    programs,
+    references,
+    traffic,
+)
+from hpc.schedule.checks.index import Index, Limits, Violation
+from hpc.schedule.model import Schedule
+
+__all__ = ["CHECKS", "RULES", "CheckReport", "Limits", "Violation", "check_schedule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is checked: one program or one a rank, on a machine, for a routing."""
+
+    s: Schedule
+    index: Index
+    dangling: list[Violation]
+    limits: Limits
+    counts: npt.ArrayLike | None
+    programs: Sequence[Schedule] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check by name. `run` None: its place is kept, it is not written yet."""
+
+    name: str
+    run: Callable[[Subject], list[Violation]] | None
+    doc: str
+    needs_counts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """Verdicts by check. A check that did not run is in `unchecked` with the reason,
+    never in `checks`."""
+
+    checks: dict[str, bool]
+    violations: tuple[Violation, ...]
+    unchecked: dict[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check that ran holds."""
+        return all(self.checks.values())
+
+
+def _structure(subject: Subject) -> list[Violation]:
+    """References come first: the rest cannot be looked up without them."""
+    found = list(subject.dangling)
+    if not found:
+        found += fit.check_fit(subject.index, subject.limits)
+        found += joins.check_joins(subject.index, subject.limits)
+    if subject.programs is not None:
+        found += programs.check_programs(subject.s, subject.programs)
+    return found
+
+
+def _bytes(subject: Subject) -> list[Violation]:
+    assert subject.counts is not None
+    return traffic.check_bytes(subject.s, subject.counts)
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("structure", _structure, "references, operands, teams, thresholds, barriers"),
+    Check(
+        "deadlock",
+        lambda subject: deadlock.check_deadlock(subject.s, subject.programs),
+        "every queue of every rank reaches its end",
+    ),
+    Check(
+        "coverage",
+        lambda subject: coverage.check_coverage(subject.index),
+        "every part that matters is written exactly once",
+    ),
+    Check(
+        "bytes",
+        _bytes,
+        "bytes sent are bytes received, and fit; for one routing table",
+        needs_counts=True,
+    ),
+    Check(
+        "events",
+        lambda subject: events.check_events(subject.index, subject.limits),
+        "counters fit the machine and have one purpose each",
+    ),
+    Check("races", None, "conflicting accesses are ordered"),
+)
+"""In the order in which reports show them."""
+
+RULES: dict[str, str] = {
+    **references.RULES,
+    **fit.RULES,
+    **joins.RULES,
+    **programs.RULES,
+    **deadlock.RULES,
+    **coverage.RULES,
+    **traffic.RULES,
+    **events.RULES,
+}
+"""The rule that each violation code stands for, in words."""
+
+
+def check_schedule(
+    s: Schedule,
+    limits: Limits,
+    counts: npt.ArrayLike | None = None,
+    programs: Sequence[Schedule] | None = None,
+) -> CheckReport:
+    """Runs every check that can run.
+
+    `counts` [ranks, experts] is the routing table for the check of bytes; without it a
+    routing of kind "counts" brings its own. `programs` has the program of each rank if
+    they may differ; `s` is then what rank 0 runs. ValueError if `counts` has another
+    shape.
+    """
+    if counts is None and s.routing.kind == "counts":
+        counts = s.routing.counts
+    index = Index(s)
+    dangling = references.check_references(index)
+    subject = Subject(s, index, dangling, limits, counts, programs)
+    verdicts: dict[str, bool] = {}
+    unchecked: dict[str, str] = {}
+    violations: list[Violation] = []
+    for check in CHECKS:
+        reason = _obstacle(check, subject)
+        if check.run is None or reason:
+            unchecked[check.name] = reason
+            continue
+        found = check.run(subject)
+        verdicts[check.name] = not found
+        violations += found
+    return CheckReport(verdicts, tuple(violations), unchecked)
+
+
+def _obstacle(check: Check, subject: Subject) -> str:
+    """Why a check cannot run, or nothing."""
+    if check.run is None:
+        return "not checked yet"
+    if subject.dangling and check.name != "structure":
+        return "not checked: the structure has dangling references"
+    if check.needs_counts and subject.counts is None:
+        return "not checked: no routing table was given"
+    return ""

@@ -28,8 +28,10 @@ Array = npt.NDArray[Any]
 BLOCKS = ((64, 32), (32, 32), (16, 16))
 """Candidate (rows, columns) of a BLAS call, best first."""
 
-MAX_K = 256
-"""Most of K in one BLAS call; fixed, so that no schedule has a say in it."""
+MAX_K = 128
+"""Most of K in one BLAS call; fixed, so that no schedule has a say in it. With the
+blocks above, calls stay below the size from which OpenBLAS uses several threads, which
+is slow beyond measure on a machine that is busy otherwise."""
 
 _ROWS_AT_ONCE = 2048
 _LOOP = (16, 16)

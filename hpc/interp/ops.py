@@ -59,8 +59,8 @@ def _silu(values: F32) -> F32:
 
 
 def _gelu(values: F32) -> F32:
-    half = values * np.float32(0.5)
-    return half + half * erf(values * _SQRT_HALF)
+    share: F32 = erf(values * _SQRT_HALF) + np.float32(1)
+    return np.float32(0.5) * values * share
 
 
 def _halves(rows: F32) -> tuple[F32, F32]:

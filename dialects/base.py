@@ -7,11 +7,12 @@ from typing import NoReturn, cast
 
 from typing_extensions import TypeVar
 from xdsl.dialects.builtin import (
+    I64,
+    ArrayAttr,
     CallSiteLoc,
     DenseArrayBase,
     FileLineColLoc,
     FusedLoc,
-    I64,
     IntegerAttr,
     LocationAttr,
     NameLoc,
@@ -38,7 +39,8 @@ def source_line(loc: LocationAttr) -> str | None:
         case CallSiteLoc():
             return source_line(cast(LocationAttr, loc.callee))
         case FusedLoc():
-            found = (source_line(cast(LocationAttr, part)) for part in loc.locations)
+            parts = cast("ArrayAttr[LocationAttr]", loc.locations)
+            found = (source_line(part) for part in parts)
             return next((line for line in found if line), None)
         case _:
             return None
@@ -62,4 +64,4 @@ def int_attr(value: int) -> IntegerAttr[I64]:
 
 def ints_attr(values: Sequence[int]) -> DenseArrayBase[I64]:
     """An `array<i64: ...>` attribute."""
-    return cast("DenseArrayBase[I64]", DenseArrayBase.from_list(i64, values))
+    return DenseArrayBase.from_list(i64, values)

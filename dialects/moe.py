@@ -7,13 +7,9 @@ one entry in the cost table (`hpc/machine/cost.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
     AnyFloat,
     DictionaryAttr,
     Float64Type,
@@ -24,18 +20,12 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.ir import (
-    Attribute,
     Dialect,
-    ParametrizedAttribute,
     Region,
     SSAValue,
-    TypeAttribute,
 )
 from xdsl.irdl import (
-    AnyOf,
     VarConstraint,
-    base,
-    irdl_attr_definition,
     irdl_op_definition,
     opt_operand_def,
     prop_def,
@@ -44,141 +34,23 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.base import LocatedOp, typed_operand_def
-
-
-class Space(StrEnum):
-    """How the rows of a value are cut; see `hpc/schedule/model.py`."""
-
-    TOKEN = "token"
-    ROUTED = "routed"
-    SLOT = "slot"
-    WEIGHT = "weight"
-
-
-class Access(StrEnum):
-    """Which part of an operand a tile of the result needs."""
-
-    ALIGNED = "aligned"  # the same part as the tile
-    EXPERT = "expert"  # everything of the tile's expert
-    WHOLE = "whole"  # all parts
-
-
-@dataclass(frozen=True)
-class SplitSpec:
-    """How an operator may be split (the paper's SplitSpec).
-
-    The parts of the result, in space `space`, are independent tiles; `operands[i]`
-    says what a tile reads of operand i. `unit` is where it runs: "aic" or "aiv".
-    `exchange` marks an all-to-all between the ranks: "dispatch" or "combine".
-    """
-
-    space: Space
-    operands: tuple[Access, ...]
-    unit: str = "aiv"
-    exchange: str | None = None
-
-
-def _print_shape(printer: Printer, dims: Sequence[int], element: Attribute) -> None:
-    with printer.in_angle_brackets():
-        text = "x".join("?" if d == DYNAMIC_INDEX else str(d) for d in dims)
-        printer.print_string(f"{text}x")
-        printer.print_attribute(element)
-
-
-def _parse_shape(parser: AttrParser, rank: int) -> tuple[list[int], Attribute]:
-    with parser.in_angle_brackets():
-        position = parser.pos
-        dims, element = parser.parse_ranked_shape()
-    if len(dims) != rank:
-        parser.raise_error(f"expected {rank} dimensions, got {len(dims)}", position)
-    return dims, element
-
-
-@irdl_attr_definition
-class RoutedType(ParametrizedAttribute, TypeAttribute):
-    """Rows received by a rank, by local expert; their number is known at run time.
-
-    `!moe.routed<8x?x7168xbf16>`: 8 local experts, rows of 7168 elements.
-    """
-
-    name = "moe.routed"
-
-    experts: IntAttr
-    cols: IntAttr
-    element: AnyFloat
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        dims, element = _parse_shape(parser, 3)
-        if dims[1] != DYNAMIC_INDEX:
-            parser.raise_error("the rows of a routed type are always '?'")
-        return IntAttr(dims[0]), IntAttr(dims[2]), element
-
-    def print_parameters(self, printer: Printer) -> None:
-        dims = (self.experts.data, DYNAMIC_INDEX, self.cols.data)
-        _print_shape(printer, dims, self.element)
-
-
-@irdl_attr_definition
-class SlotsType(ParametrizedAttribute, TypeAttribute):
-    """One row for every (token, slot) of a rank: `!moe.slots<4096x8x7168xbf16>`."""
-
-    name = "moe.slots"
-
-    tokens: IntAttr
-    top_k: IntAttr
-    cols: IntAttr
-    element: AnyFloat
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        dims, element = _parse_shape(parser, 3)
-        return *(IntAttr(d) for d in dims), element
-
-    def print_parameters(self, printer: Printer) -> None:
-        dims = (self.tokens.data, self.top_k.data, self.cols.data)
-        _print_shape(printer, dims, self.element)
-
-
-AnyRowsConstr = AnyOf([base(TensorType[AnyFloat]), base(RoutedType)])
-"""Rows that row-wise operators take: of tokens, or routed."""
-
-
-def cols_of(type_: Attribute) -> int:
-    """Elements of a row of any of the row types."""
-    if isinstance(type_, RoutedType | SlotsType):
-        return type_.cols.data
-    assert isinstance(type_, TensorType)
-    return type_.get_shape()[-1]
-
-
-def element_of(type_: Attribute) -> Attribute:
-    """Element type of any of the row types."""
-    if isinstance(type_, RoutedType | SlotsType):
-        return type_.element
-    assert isinstance(type_, TensorType)
-    return type_.element_type
-
-
-def space_of(type_: Attribute) -> Space:
-    """The space a value's rows live in."""
-    if isinstance(type_, RoutedType):
-        return Space.ROUTED
-    if isinstance(type_, SlotsType):
-        return Space.SLOT
-    assert isinstance(type_, TensorType)
-    return Space.WEIGHT if len(type_.get_shape()) == 3 else Space.TOKEN
-
-
-def _expect(name: str, expected: object, got: object) -> None:
-    if expected != got:
-        raise VerifyException(f"{name} must be {expected}, got {got}")
+from dialects.moe_types import (
+    Access,
+    AnyRowsConstr,
+    RoutedType,
+    SlotsType,
+    Space,
+    SplitSpec,
+    cols_of,
+    element_of,
+    expect_same,
+    space_of,
+    with_cols,
+)
 
 
 class MoeOp(LocatedOp):
@@ -303,8 +175,10 @@ class DispatchOp(MoeOp):
 
     def verify_(self) -> None:
         result = self.result.type
-        _expect("columns of the result", cols_of(self.x.type), cols_of(result))
-        _expect("element of the result", element_of(self.x.type), element_of(result))
+        expect_same("columns of the result", cols_of(self.x.type), cols_of(result))
+        expect_same(
+            "element of the result", element_of(self.x.type), element_of(result)
+        )
 
 
 @irdl_op_definition
@@ -322,7 +196,9 @@ class GmmOp(MoeOp):
 
     name = "moe.gmm"
     STEM: ClassVar[str] = "h"
-    SPLIT: ClassVar[SplitSpec] = SplitSpec(Space.ROUTED, (Access.ALIGNED, Access.EXPERT), unit="aic")
+    SPLIT: ClassVar[SplitSpec] = SplitSpec(
+        Space.ROUTED, (Access.ALIGNED, Access.EXPERT), unit="aic"
+    )
 
     rows = typed_operand_def(RoutedType)
     weight = typed_operand_def(TensorType[AnyFloat])
@@ -348,10 +224,10 @@ class GmmOp(MoeOp):
         if len(shape) != 3:
             raise VerifyException(f"the weight must be experts x K x N, got {shape}")
         rows, result = self.rows.type, self.result.type
-        _expect("experts of the weight", rows.experts.data, shape[0])
-        _expect("K of the weight", rows.cols.data, shape[1])
-        _expect("columns of the result", shape[2], result.cols.data)
-        _expect("experts of the result", rows.experts.data, result.experts.data)
+        expect_same("experts of the weight", rows.experts.data, shape[0])
+        expect_same("K of the weight", rows.cols.data, shape[1])
+        expect_same("columns of the result", shape[2], result.cols.data)
+        expect_same("experts of the result", rows.experts.data, result.experts.data)
 
 
 class RowwiseOp(MoeOp):
@@ -383,21 +259,9 @@ class ActivationOp(RowwiseOp):
 
     def verify_(self) -> None:
         got, want = cols_of(self.rows.type), cols_of(self.result.type) * self.WIDTH
-        _expect(f"input columns ({self.WIDTH} x output columns)", want, got)
+        expect_same(f"input columns ({self.WIDTH} x output columns)", want, got)
         spaces = space_of(self.rows.type), space_of(self.result.type)
-        _expect("space of the result", *spaces)
-
-
-def with_cols(type_: Attribute, cols: int) -> Attribute:
-    """The same rows with another number of columns."""
-    match type_:
-        case RoutedType():
-            return RoutedType(type_.experts, IntAttr(cols), type_.element)
-        case SlotsType():
-            return SlotsType(type_.tokens, type_.top_k, IntAttr(cols), type_.element)
-        case _:
-            assert isinstance(type_, TensorType)
-            return TensorType(type_.element_type, [*type_.get_shape()[:-1], cols])
+        expect_same("space of the result", *spaces)
 
 
 @irdl_op_definition
@@ -546,7 +410,9 @@ class CombineOp(MoeOp):
 
     name = "moe.combine"
     STEM: ClassVar[str] = "back"
-    SPLIT: ClassVar[SplitSpec] = SplitSpec(Space.SLOT, (Access.ALIGNED,), exchange="combine")
+    SPLIT: ClassVar[SplitSpec] = SplitSpec(
+        Space.SLOT, (Access.ALIGNED,), exchange="combine"
+    )
 
     rows = typed_operand_def(RoutedType)
     result = result_def(SlotsType)
@@ -560,7 +426,7 @@ class CombineOp(MoeOp):
 
     def verify_(self) -> None:
         cols = cols_of(self.rows.type), cols_of(self.result.type)
-        _expect("columns of the result", *cols)
+        expect_same("columns of the result", *cols)
 
 
 @irdl_op_definition
@@ -602,7 +468,7 @@ class ReduceOp(MoeOp):
                 f"expected the rows and at most the router, got {len(self.rows)}"
             )
         cols = cols_of(self.rows[0].type), cols_of(self.result.type)
-        _expect("columns of the result", *cols)
+        expect_same("columns of the result", *cols)
 
 
 ACTIVATION_OPS: tuple[type[ActivationOp], ...] = (

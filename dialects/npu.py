@@ -7,7 +7,7 @@ events between queues are all that remains.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import (
     I64,
@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Dialect, ParametrizedAttribute, Region
 from xdsl.irdl import (
+    IRDLOperation,
     irdl_attr_definition,
     irdl_op_definition,
     opt_prop_def,
@@ -43,12 +44,10 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.base import LocatedOp, int_attr, ints_attr
-from dialects.tile import (
-    BUFFER_FORMAT,
+from dialects.tile import BUFFER_FORMAT, BufferLike, BufferText
+from dialects.tile_attrs import (
     EXCHANGES,
     TRANSPORTS,
-    BufferLike,
-    BufferText,
     NameText,
     RegionAttr,
     RegionsText,
@@ -112,14 +111,14 @@ class FlagText(CustomDirective):
     def parse(self, parser: Parser, state: ParsingState) -> None:
         self.flag.set(state, FlagAttr.parse_plain(parser))
 
-    def print(self, printer: Printer, state: PrintingState, op: LocatedOp) -> None:
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)
         flag = self.flag.get(op)
         assert isinstance(flag, FlagAttr)
         flag.print_plain(printer)
         printed(state)
 
-    def is_present(self, op: LocatedOp) -> bool:
+    def is_present(self, op: IRDLOperation) -> bool:
         return self.flag.get(op) is not None
 
     def is_anchorable(self) -> bool:
@@ -137,7 +136,7 @@ class ThresholdText(CustomDirective):
         parser.parse_punctuation("=")
         self.need.set(state, int_attr(parser.parse_integer()))
 
-    def print(self, printer: Printer, state: PrintingState, op: LocatedOp) -> None:
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         need = self.need.get(op)
         assert isinstance(need, IntegerAttr)
         printer.print_string(f" >= {need.value.data}")
@@ -371,7 +370,7 @@ class PutMemSignalOp(Instruction):
         " (`signal` custom<FlagText>($signal)^)?" + _TEAM
     )
 
-    def __init__(self, properties: dict[str, Attribute | None]):
+    def __init__(self, properties: Mapping[str, Attribute | None]):
         super().__init__(properties=properties)
 
     def verify_(self) -> None:
@@ -405,7 +404,7 @@ class TaskOp(Instruction):
         " custom<RegionsText>($writes) (`params` $params^)? `base` $base" + _TEAM
     )
 
-    def __init__(self, properties: dict[str, Attribute | None]):
+    def __init__(self, properties: Mapping[str, Attribute | None]):
         super().__init__(properties=properties)
 
     def verify_(self) -> None:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from dialects import moe, tile
 from dialects.base import int_attr, ints_attr
+from dialects.moe_types import (
+    Access,
+    RoutedType,
+    SlotsType,
+    Space,
+    SplitSpec,
+    as_tensor,
+    cols_of,
+    element_of,
+    space_of,
+)
 from hpc.interp.routing import routing_counts
 from hpc.machine.record import Machine
 from hpc.schedule.capacity import Bound, receive_bound
@@ -108,7 +118,7 @@ class _Tiler:
             return 1
         if chosen is not None:
             return min(chosen, self.layer.max_tokens)
-        columns = sum(moe.cols_of(v.type) for v in self.values())
+        columns = sum(cols_of(v.type) for v in self.values())
         size = columns * self.layer.max_tokens * self.layer.element_bytes
         parts = -(-size // (self.machine.l2_bytes // 4))
         return max(1, min(parts, self.layer.max_tokens))
@@ -163,7 +173,7 @@ class _Tiler:
         for value in self.values():
             role = "workspace"
             if not isinstance(value.owner, Operation):
-                weight = moe.space_of(value.type) == moe.Space.WEIGHT
+                weight = space_of(value.type) == Space.WEIGHT
                 role = "weight" if weight else "input"
             elif value == last.value:
                 role = "output"
@@ -174,33 +184,33 @@ class _Tiler:
             self.ops.append(buffer)
 
     def receive_bound(self) -> Bound | None:
-        if not any(isinstance(v.type, moe.RoutedType) for v in self.values()):
+        if not any(isinstance(v.type, RoutedType) for v in self.values()):
             return None
         counts = routing_counts(self.layer, routing_of(self.op.spec))
         return receive_bound(self.layer, counts)
 
     def buffer(self, value: SSAValue, role: str, bound: Bound | None) -> tile.BufferOp:
         type_, name = value.type, self.names[value]
-        space, cols = moe.space_of(type_), moe.cols_of(type_)
-        element = moe.element_of(type_)
-        if isinstance(type_, moe.RoutedType):
+        space, cols = space_of(type_), cols_of(type_)
+        element = element_of(type_)
+        if isinstance(type_, RoutedType):
             assert bound is not None
             rows = max(1, bound.rows)
             return tile.BufferOp(
                 name, space, rows, cols, element, role, formula=bound.formula
             )
-        if isinstance(type_, moe.SlotsType):
+        if isinstance(type_, SlotsType):
             tokens, top_k = type_.tokens.data, type_.top_k.data
             text = f"tokens {tokens} x top_k {top_k}"
             return tile.BufferOp(
                 name, space, tokens * top_k, cols, element, role, formula=text
             )
-        shape = cast("TensorType[moe.AnyFloat]", type_).get_shape()
-        experts = shape[0] if space == moe.Space.WEIGHT else None
+        shape = as_tensor(type_).get_shape()
+        experts = shape[0] if space == Space.WEIGHT else None
         return tile.BufferOp(name, space, shape[-2], cols, element, role, experts)
 
-    def parts(self, space: moe.Space) -> list[Index]:
-        if space == moe.Space.TOKEN:
+    def parts(self, space: Space) -> list[Index]:
+        if space == Space.TOKEN:
             return [(None, c) for c in range(self.row_chunks)]
         experts, groups = range(self.layer.local_experts), range(len(self.groups))
         return [(e, g) for e in experts for g in groups]
@@ -229,7 +239,7 @@ class _Tiler:
         self.tokens[op.results[0]] = made
 
     def inputs(
-        self, op: moe.MoeOp, spec: moe.SplitSpec, index: Index
+        self, op: moe.MoeOp, spec: SplitSpec, index: Index
     ) -> tuple[list[tile.RegionAttr], list[SSAValue]]:
         """What the tile `index` reads, and the tokens of the tasks that wrote it."""
         regions: list[tile.RegionAttr] = []
@@ -237,13 +247,13 @@ class _Tiler:
         for access, value in zip(spec.operands, op.operands, strict=False):
             name, made = self.names[value], self.tokens.get(value, {})
             match access:
-                case moe.Access.ALIGNED:
+                case Access.ALIGNED:
                     regions.append(tile.RegionAttr.of(name, *index))
                     needed = [made[index]] if made else []
-                case moe.Access.EXPERT:
+                case Access.EXPERT:
                     regions.append(tile.RegionAttr.of(name, index[0]))
                     needed = [t for i, t in made.items() if i[0] == index[0]]
-                case moe.Access.WHOLE:
+                case Access.WHOLE:
                     regions.append(tile.RegionAttr.of(name))
                     needed = list(made.values())
             after += [token for token in needed if token not in after]

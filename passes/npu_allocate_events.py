@@ -125,9 +125,9 @@ class _Allocator:
             if flag is not None and _block(_key(flag), width) in waited:
                 raise fail(
                     op,
-                    f"{len(self.need)} events do not fit the machine's {self.limit}, and"
-                    f" sharing @{flag.event.data} between {width} experts would hang;"
-                    " use fewer groups or more ranks",
+                    f"{len(self.need)} events do not fit the machine's {self.limit},"
+                    f" and sharing @{flag.event.data} between {width} experts would"
+                    " hang; use fewer groups or more ranks",
                 )
 
 

@@ -10,6 +10,7 @@ from xdsl.passes import ModulePass
 
 from dialects import tile
 from dialects.base import ints_attr
+from dialects.tile_attrs import ALL
 from hpc.machine.cost import OP_COSTS
 from passes.program import ProgramInfo, fail, programs
 
@@ -49,9 +50,7 @@ class _Placer:
     def __init__(self, program: tile.ProgramOp, options: TilePlacePass):
         self.program = program
         self.info = ProgramInfo(program)
-        self.ops = [
-            op for op in program.body.block.ops if isinstance(op, tile.TileOp)
-        ]
+        self.ops = [op for op in program.body.block.ops if isinstance(op, tile.TileOp)]
         self.aic, self.comm, self.vector = self.teams(options)
 
     def teams(
@@ -116,6 +115,6 @@ class _Placer:
         region = op.writes.data[0]
         chunks = self.info.program.row_chunks.value.data
         rows = self.info.layer.max_tokens / chunks
-        if region.expert.data != tile.ALL:
+        if region.expert.data != ALL:
             rows = self.info.part_rows(region.part.data)
         return max(1, -(-round(rows) // self.vector.size.data))

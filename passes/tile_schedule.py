@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from dialects import tile
 from dialects.base import int_attr
+from dialects.tile_attrs import ALL
 from hpc.machine.cost import gmm_us, put_us, vector_us
 from hpc.schedule.model import Base
 from hpc.schedule.order import Work, stage_order
@@ -137,7 +138,7 @@ class _Scheduler:
             raise fail(op, "the exchange is not lowered; run tile-lower-comm first")
         if op.base is None:
             raise fail(op, "the task has no base tile; run tile-select-gmm first")
-        rows, base = self.rows(op), cast("tuple[int, ...]", op.base.get_values())
+        rows, base = self.rows(op), op.base.get_values()
         reads = [self.buffers[r.buffer.data] for r in op.reads]
         out = self.buffers[op.writes.data[0].buffer.data].cols.value.data
         if op.op.data == "gmm":
@@ -153,7 +154,7 @@ class _Scheduler:
 
     def rows(self, op: tile.TaskOp) -> int:
         region = op.writes.data[0]
-        if region.expert.data != tile.ALL:
+        if region.expert.data != ALL:
             return self.info.part_rows(region.part.data)
         chunks = self.program.row_chunks.value.data
         return max(1, self.info.layer.max_tokens // chunks)

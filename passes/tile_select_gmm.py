@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -77,7 +76,7 @@ class _Selector:
         if weight is None:
             raise fail(op, f"no buffer @{op.reads.data[1].buffer.data}")
         rows = self.info.part_rows(op.writes.data[0].part.data)
-        shape = rows, weight.cols.value.data, cast(int, weight.rows.value.data)
+        shape = rows, weight.cols.value.data, weight.rows.value.data
         if shape not in self.chosen:
             cores = self.info.pins.aic or machine.aic_cores
             self.chosen[shape] = choose_gmm_tile(machine, *shape, dtype, cores)

@@ -111,7 +111,7 @@ class _Converter:
             raise fail(
                 op, f"@{flag.event.data}[{expert}, {part}] is outside {experts}x{parts}"
             )
-        found = cast("tuple[int, ...]", event.ids.get_values())[expert * parts + part]
+        found = event.ids.get_values()[expert * parts + part]
         if found < 0:
             raise fail(op, f"@{flag.event.data}[{expert}, {part}] has no id")
         return found
@@ -125,7 +125,8 @@ class _Converter:
             for i, number in enumerate(cast("tuple[int, ...]", values)):
                 if number >= 0:
                     index = divmod(i, parts)
-                    names.setdefault(number, []).append(f"{name}[{index[0]},{index[1]}]")
+                    text = f"{name}[{index[0]},{index[1]}]"
+                    names.setdefault(number, []).append(text)
         for number in sorted(names):
             first, *others = names[number]
             text = f"{first}+{len(others)}" if others else first
@@ -169,7 +170,7 @@ class _Converter:
             op=op.op.data,
             reads=tuple(_region(r) for r in op.reads),
             writes=tuple(_region(r) for r in op.writes),
-            base=Base(*cast("tuple[int, ...]", op.base.get_values())),
+            base=Base(*op.base.get_values()),
             params=params_of(op.params),
             loc=loc,
         )

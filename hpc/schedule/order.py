@@ -1,9 +1,10 @@
 """The order of a static schedule: which task a team runs next.
 
 Plain objects only. A policy's order is a permutation of the works that keeps every
-dependency in front of its user; each team then runs its own works in that order. Because
-all ranks run the same program, such an order is at once a witness that no rank can hang:
-running the works one after the other, on all ranks together, satisfies every wait.
+dependency in front of its user; each team then runs its own works in that order.
+Because all ranks run the same program, such an order is at once a witness that no rank
+can hang: running the works one after the other, on all ranks together, satisfies every
+wait.
 """
 
 from __future__ import annotations

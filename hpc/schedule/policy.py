@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hpc.schedule.order import Order, Work, list_order, stage_order
 
@@ -71,7 +72,7 @@ def partition(ep: int, groups: int) -> tuple[tuple[int, ...], ...]:
         return (tuple(range(ep)),)
     rest = ep - 1
     bounds = [1 + rest * i // (groups - 1) for i in range(groups)]
-    cut = [range(lo, hi) for lo, hi in zip(bounds, bounds[1:], strict=False)]
+    cut = [range(lo, hi) for lo, hi in pairwise(bounds)]
     return ((0,), *(tuple(r) for r in cut))
 
 

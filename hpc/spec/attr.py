@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import cast
 
 from xdsl.dialects.builtin import (
+    I64,
     ArrayAttr,
     DenseArrayBase,
     DictionaryAttr,
@@ -72,9 +73,9 @@ def _from_attr(attr: Attribute) -> object:
         case StringAttr():
             return attr.data
         case DenseArrayBase():
-            return tuple(attr.get_values())
+            return tuple(cast("DenseArrayBase[I64]", attr).get_values())
         case ArrayAttr():
-            return tuple(_from_attr(a) for a in cast("ArrayAttr[Attribute]", attr))
+            return tuple(_from_attr(a) for a in attr)
         case _:
             raise PassFailedException(f"unexpected attribute in the spec: {attr}")
 

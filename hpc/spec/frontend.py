@@ -26,11 +26,12 @@ from xdsl.utils.frontend import Frontend
 from xdsl.utils.lexer import Input, Span
 
 from dialects import moe
+from dialects.moe_types import RoutedType, SlotsType
 from hpc.schedule.layer import Layer
+from hpc.spec.attr import PlanPins, spec_attr
 from hpc.spec.diagnostics import SpecError
 from hpc.spec.model import FlowOp, Loc, Spec
 from hpc.spec.parser import parse_spec
-from hpc.spec.attr import PlanPins, spec_attr
 
 ELEMENTS: dict[str, BFloat16Type | Float16Type | Float32Type] = {
     "bf16": bf16,
@@ -121,10 +122,10 @@ class _LayerBuilder:
         op = "reduce" if self.layer.weights_at == "output" else "dispatch"
         return op if any(step.op == op for step in self.spec.flow) else None
 
-    def slots(self, cols: int, element: Attribute) -> moe.SlotsType:
+    def slots(self, cols: int, element: Attribute) -> SlotsType:
         layer = self.layer
         sizes = (layer.max_tokens, layer.top_k, cols)
-        return moe.SlotsType.new([*(IntAttr(s) for s in sizes), element])
+        return SlotsType.new([*(IntAttr(s) for s in sizes), element])
 
     def add_input(self, name: str, type_: Attribute) -> None:
         loc = next((v.loc for v in self.spec.inputs if v.name == name), self.spec.loc)
@@ -148,7 +149,7 @@ class _LayerBuilder:
         match step.op:
             case "dispatch":
                 sizes = IntAttr(self.layer.local_experts), IntAttr(step.cols)
-                result = moe.RoutedType.new([*sizes, self.element])
+                result = RoutedType.new([*sizes, self.element])
                 return moe.DispatchOp(args[0], result, router if uses_router else None)
             case "gmm":
                 return moe.GmmOp(*args)

@@ -243,7 +243,7 @@ class _Tiler:
     ) -> tuple[list[tile.RegionAttr], list[SSAValue]]:
         """What the tile `index` reads, and the tokens of the tasks that wrote it."""
         regions: list[tile.RegionAttr] = []
-        after: list[SSAValue] = []
+        after: dict[SSAValue, None] = {}
         for access, value in zip(spec.operands, op.operands, strict=False):
             name, made = self.names[value], self.tokens.get(value, {})
             match access:
@@ -256,5 +256,5 @@ class _Tiler:
                 case Access.WHOLE:
                     regions.append(tile.RegionAttr.of(name))
                     needed = list(made.values())
-            after += [token for token in needed if token not in after]
-        return regions, after
+            after |= dict.fromkeys(needed)
+        return regions, list(after)

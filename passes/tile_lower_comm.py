@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -54,7 +53,7 @@ def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
     if chunks is None:
         chunks = max(1, -(-round(info.rows_per_source) // info.policy.put_rows))
     transport = "collective" if info.policy.phased else "put"
-    groups: dict[tuple[Operation, ...], list[tile.PutOp]] = {}
+    groups: dict[frozenset[Operation], list[tile.PutOp]] = {}
     exchanges: dict[SSAValue, tile.PutOp] = {}
     ops: list[Operation] = []
     symmetric: set[str] = set()
@@ -66,8 +65,8 @@ def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
         put.location = op.location
         ops.append(put)
         symmetric.add(op.dest.buffer.data)
-        users = tuple(use.operation for use in op.token.uses)
-        groups.setdefault(_ordered(users), []).append(put)
+        users = frozenset(use.operation for use in op.token.uses)
+        groups.setdefault(users, []).append(put)
         exchanges[op.token] = put
     for op in ops:
         if isinstance(op, tile.BufferOp) and op.sym_name.data in symmetric:
@@ -79,14 +78,9 @@ def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
         token.owner.erase()
 
 
-def _ordered(users: Sequence[Operation]) -> tuple[Operation, ...]:
-    """Users as a key that does not depend on the order of uses."""
-    return tuple(sorted(set(users), key=id))
-
-
 def _await(
     ops: list[Operation],
-    groups: dict[tuple[Operation, ...], list[tile.PutOp]],
+    groups: dict[frozenset[Operation], list[tile.PutOp]],
     exchanges: dict[SSAValue, tile.PutOp],
 ) -> None:
     """One await for each set of puts with the same users, right before the first."""
@@ -106,10 +100,8 @@ def _await(
     for op in ops:
         if not isinstance(op, tile.TileOp) or not op.after:
             continue
-        tokens: list[SSAValue] = []
+        tokens: dict[SSAValue, None] = {}
         for token in op.after:
             put = exchanges.get(token)
-            new = token if put is None else awaits[put].token
-            if new not in tokens:
-                tokens.append(new)
-        op.operands = tokens
+            tokens[token if put is None else awaits[put].token] = None
+        op.operands = list(tokens)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-POLICIES = ("serial", "paper", "list")
+from hpc.schedule.policy import POLICIES
+
 VALUES = ("full", "shrunk", "off")
 LISTS = ("passes", "machines", "samples", "policies", "ops")
 
@@ -80,7 +81,7 @@ def _add_pipeline(parser: argparse.ArgumentParser, *, several: bool) -> None:
     else:
         group.add_argument(
             "--policy",
-            choices=POLICIES,
+            choices=tuple(POLICIES),
             help="how to order the tasks (default: the spec's, else list)",
         )
     group.add_argument(

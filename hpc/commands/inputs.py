@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc.commands.errors import InputError, UsageError, file_error
+from hpc.commands.pipelines import Passes, available_passes, check_pipeline
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from hpc.driver import Compiled
     from hpc.machine.record import Machine
     from hpc.schedule.model import Schedule
+    from hpc.spec.model import Spec
 
 OnPass = Callable[[str, "ModuleOp", float], None]
 """Called with "input" or a pass, the module after it, and the seconds it took."""
@@ -48,18 +51,23 @@ def compile_layer(
 ) -> Compiled:
     """Compile a `.moe` file; every fault in it is an InputError, rendered."""
     from hpc.driver import CompileError, compile_file
+    from hpc.spec.diagnostics import SpecError
 
     if is_schedule(file):
         raise UsageError(f"'{file}' is a schedule already; a .moe file is compiled")
     require_readable(file)
+    passes: Passes = {}
     if pipeline is not None:
-        from hpc.commands.pipelines import available_passes, check_pipeline
-
-        check_pipeline(pipeline, available_passes())
+        passes = available_passes()
+        check_pipeline(pipeline, passes)
     try:
-        return compile_file(file, policy=policy, pipeline=pipeline, on_pass=on_pass)
-    except CompileError as error:
+        return compile_file(
+            file, policy=policy, pipeline=pipeline, on_pass=on_pass, passes=passes
+        )
+    except (SpecError, CompileError) as error:
         raise InputError(error.render().rstrip("\n")) from error
+    except OSError as error:
+        raise file_error(file, error) from error
 
 
 def read_schedule_file(file: str) -> Schedule:
@@ -73,6 +81,28 @@ def read_schedule_file(file: str) -> Schedule:
         raise InputError(str(error)) from error
     except OSError as error:
         raise file_error(file, error) from error
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A schedule, and the spec it was compiled from, unless it came from a file."""
+
+    schedule: Schedule
+    spec: Spec | None
+
+
+def open_schedule(
+    file: str, *, policy: str | None = None, pipeline: str | None = None
+) -> Opened:
+    """The schedule in the file, or that of the layer in it, freshly compiled."""
+    if not is_schedule(file):
+        compiled = compile_layer(file, policy=policy, pipeline=pipeline)
+        return Opened(compiled.schedule, compiled.spec)
+    if policy or pipeline:
+        raise UsageError(
+            f"'{file}' is compiled already; --policy and -p are for .moe files"
+        )
+    return Opened(read_schedule_file(file), None)
 
 
 def load_machine_of(schedule: Schedule) -> Machine:

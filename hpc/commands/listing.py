@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
+from collections import Counter
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
-from hpc.commands.arguments import POLICIES
 from hpc.commands.errors import OK
 from hpc.commands.outputs import show, show_json, show_table
+from hpc.schedule.policy import POLICIES
 
 Rows = list[dict[str, object]]
 
@@ -36,9 +39,10 @@ def _cell(value: object) -> str:
     return str(value)
 
 
-def _first_line(documented: object) -> str:
-    """The first sentence's line of a docstring."""
-    return (inspect.getdoc(documented) or "").split("\n", 1)[0]
+def first_sentence(text: str) -> str:
+    """The first sentence of a text, or its first paragraph if that ends sooner."""
+    paragraph = " ".join(text.strip().split("\n\n", 1)[0].split())
+    return re.split(r"(?<=[^.]\.) ", paragraph, maxsplit=1)[0].rstrip(".")
 
 
 def list_passes() -> Rows:
@@ -53,7 +57,8 @@ def list_passes() -> Rows:
             option: default if default is not None else f"<{kind}>"
             for option, kind, default in options_of(defined)
         }
-        rows.append({"pass": name, "does": _first_line(defined), "options": options})
+        does = first_sentence(inspect.getdoc(defined) or "")
+        rows.append({"pass": name, "options": options, "does": does})
     return rows
 
 
@@ -87,8 +92,9 @@ def list_samples() -> Rows:
 
 
 def _opening_comment(path: Path) -> str:
-    first = path.read_text(encoding="utf-8").split("\n", 1)[0]
-    return first.lstrip("# ") if first.startswith("#") else ""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = takewhile(lambda line: line.startswith("#"), lines)
+    return first_sentence("\n".join(line.lstrip("# ") for line in comment))
 
 
 def list_policies() -> Rows:
@@ -99,10 +105,26 @@ def list_policies() -> Rows:
 
 
 def list_ops() -> Rows:
-    """The operators that the cost table knows."""
-    from hpc.machine.cost import OP_COSTS
+    """The operators that the cost table knows; vector instructions per element."""
+    from hpc.machine.ops import OP_COSTS
 
-    return [{"op": name, "unit": cost.unit} for name, cost in OP_COSTS.items()]
+    return [
+        {
+            "op": name,
+            "unit": cost.unit,
+            "per element read": _totals(cost.per_read),
+            "per element written": _totals(cost.per_write),
+            "about": cost.doc,
+        }
+        for name, cost in OP_COSTS.items()
+    ]
+
+
+def _totals(instructions: tuple[tuple[str, int], ...]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for name, count in instructions:
+        totals[name] += count
+    return dict(totals)
 
 
 LISTERS: dict[str, Callable[[], Rows]] = {

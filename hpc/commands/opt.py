@@ -26,6 +26,7 @@ from hpc.commands.errors import FAILED, OK, InputError, UsageError, file_error
 from hpc.commands.loading import load_passes
 from hpc.commands.outputs import note, write_text
 from hpc.commands.pipelines import check_pipeline
+from hpc.spec.diagnostics import SpecError
 from hpc.universe import HPC_UNIVERSE
 
 DESCRIPTION = "xdsl-opt with the moe, tile and npu dialects, their passes, .moe input."
@@ -151,7 +152,12 @@ def _make(arguments: list[str], load: list[str]) -> OptMain:
 
 
 def render_parse_error(error: ParseError) -> str:
-    """`file:line:col: error: message`, then the source line and a caret."""
+    """`file:line:col: error: message`, then the source line and a caret.
+
+    The frontend of `.moe` files has its own diagnostics, several in one error.
+    """
+    if isinstance(error.__cause__, SpecError):
+        return error.__cause__.render()
     where = error.span.get_location()
     context = error.span.print_with_context().rstrip("\n").split("\n", 1)[1]
     return f"{where}: error: {error.msg}\n{context}"

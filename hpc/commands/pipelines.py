@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hpc.commands.errors import UsageError, suggestion
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
     from xdsl.utils.arg_spec import ArgSpec
 
-Passes = Mapping[str, Callable[[], "type[ModulePass]"]]
+Passes = dict[str, Callable[[], "type[ModulePass]"]]
 
 
 def available_passes() -> Passes:

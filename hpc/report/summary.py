@@ -43,7 +43,10 @@ class Values:
 
 @dataclass(frozen=True)
 class PolicyReport:
-    """All about one policy's schedule. `checks` says None where nothing checks yet."""
+    """All about one policy's schedule, which has passed the checks that exist.
+
+    `unchecked` names those that did not run, with the reason.
+    """
 
     policy: str
     schedule: Schedule
@@ -55,15 +58,14 @@ class PolicyReport:
     comm_hidden: float | None
     cores: dict[str, CoreUse]
     tasks: int
-    checks: dict[str, bool | None]
-    violations: tuple[str, ...]
+    checks: dict[str, bool]
+    unchecked: dict[str, str]
     values: Values | None
 
     @property
     def ok(self) -> bool:
         """Whether every check that ran passed and the values are right."""
-        checked = all(verdict is not False for verdict in self.checks.values())
-        return checked and (self.values is None or self.values.ok)
+        return all(self.checks.values()) and (self.values is None or self.values.ok)
 
     def to_json(self) -> Json:
         """The keys of one policy, in their fixed order."""
@@ -79,8 +81,8 @@ class PolicyReport:
             "utilization": {u: round(c.busy, 4) for u, c in self.cores.items()},
             "cores": {unit: _cores_json(cores) for unit, cores in self.cores.items()},
             "tasks": self.tasks,
-            "checks": {k: v for k, v in self.checks.items() if v is not None},
-            "not_checked": [k for k, v in self.checks.items() if v is None],
+            "checks": self.checks,
+            "not_checked": self.unchecked,
             "values": _values_json(self.values, None),
         }
 

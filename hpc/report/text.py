@@ -15,6 +15,7 @@ from hpc.schedule.model import Schedule
 Row = list[str]
 
 SIM = "simulated"
+CHECK = "checked"
 
 
 def describe(report: RunReport) -> str:
@@ -68,8 +69,7 @@ def run_text(report: RunReport, *, color: bool) -> str:
         *_value_rows(report),
     ]
     table = _table(policies, rows, color=color)
-    lines = [line for policy in policies for line in policy.violations]
-    return "\n".join([describe(report), table, *lines]).rstrip("\n") + "\n"
+    return f"{describe(report)}\n{table}"
 
 
 def compare_text(report: RunReport, *, color: bool) -> str:
@@ -82,7 +82,7 @@ def compare_text(report: RunReport, *, color: bool) -> str:
         return _times(serial.latency_us, policy.latency_us)
 
     rows.append(_row("speed-up over serial", policies, speedup, SIM))
-    rows.append(_row("checks", policies, lambda p: _verdict(p.ok), "checked"))
+    rows.append(_row("checks", policies, lambda p: _verdict(p.ok), CHECK))
     return f"{describe(report)}\n{_table(policies, rows, color=color)}"
 
 
@@ -141,16 +141,14 @@ def _busy(policy: PolicyReport, unit: str) -> str:
 
 
 def _check_rows(policies: Sequence[PolicyReport]) -> list[Row]:
-    names = list(dict.fromkeys(name for p in policies for name in p.checks))
-    return [
-        _row(
-            f"check: {name}",
-            policies,
-            lambda p, n=name: _verdict(p.checks.get(n)),
-            "checked" if any(p.checks.get(name) is not None for p in policies) else "",
-        )
-        for name in names
+    first = policies[0]
+    rows = [
+        _row(f"check: {name}", policies, lambda p, n=name: _verdict(p.checks[n]), CHECK)
+        for name in first.checks
     ]
+    for name, reason in first.unchecked.items():
+        rows.append(_row(f"check: {name}", policies, lambda _: "-", reason))
+    return rows
 
 
 def _value_rows(report: RunReport) -> list[Row]:
@@ -164,7 +162,7 @@ def _value_rows(report: RunReport) -> list[Row]:
     return [
         _row("values: largest relative error", policies, _error_cell, kind),
         _row("  allowed", policies, lambda p: f"{_values(p).allowed:.2e}", "bound"),
-        _row("  verdict", policies, lambda p: _verdict(_values(p).ok), "checked"),
+        _row("  verdict", policies, lambda p: _verdict(_values(p).ok), CHECK),
         _row(
             "  same bits for all seeds and policies",
             policies,
@@ -185,8 +183,8 @@ def _error_cell(policy: PolicyReport) -> str:
     return "not a number" if error is None else f"{error:.2e}"
 
 
-def _verdict(verdict: bool | None) -> str:
-    return {True: "ok", False: "FAILED", None: "not checked yet"}[verdict]
+def _verdict(verdict: bool) -> str:
+    return "ok" if verdict else "FAILED"
 
 
 def _us(value: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpc.interp.data import Data
 from hpc.interp.numerics import Array, numpy_dtype, round_to
-from hpc.interp.placement import Ints, Placement, Rows
+from hpc.interp.placement import Ints, Placement, Rows, row_count
 from hpc.schedule.model import Buffer, Schedule
 
 
@@ -63,18 +63,23 @@ class Memory:
         name: str,
         rows: Rows,
         values: Array,
-        cols: Rows = slice(None),
+        cols: Rows | None = None,
     ) -> None:
-        """Stores `values` where `rows` and `cols` meet, rounded to the buffer's dtype.
+        """Stores `values` where `rows` and `cols` (None: all) meet, rounded once.
 
-        ExecutionError if the buffer is an input or a weight.
+        ExecutionError if the buffer is an input or a weight, or the shape is wrong.
         """
         buffer = self.buffers[name]
         if buffer.role in ("input", "weight"):
             raise ExecutionError(f"buffer {name!r} is not to be written")
         target = self._arrays[rank][name]
+        wanted = (row_count(rows), buffer.cols if cols is None else row_count(cols))
+        if values.shape != wanted:
+            raise ExecutionError(f"{values.shape} values for {wanted} of {name!r}")
         values = round_to(values, target.dtype)
-        if isinstance(rows, slice) or isinstance(cols, slice):
+        if cols is None:
+            target[rows] = values
+        elif isinstance(rows, slice) or isinstance(cols, slice):
             target[rows, cols] = values
         else:
             target[np.ix_(rows, cols)] = values

@@ -319,6 +319,11 @@ class Verdict:
         return self.max_rel_err <= self.bound
 
     @property
+    def is_nan(self) -> bool:
+        """Whether there is no error to tell, only a wrong kind of value."""
+        return math.isinf(self.max_rel_err)
+
+    @property
     def severity(self) -> float:
         """Error in units of the bound."""
         return self.max_rel_err / self.bound if self.max_rel_err else 0.0

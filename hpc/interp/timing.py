@@ -1,0 +1,255 @@
+"""Results of a timing run: what is reported, how it is defined, what must hold.
+
+All times are microseconds from the launch, all sizes bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpc.interp.expand import COMPUTE, Expanded
+from hpc.interp.overlap import hidden_share
+from hpc.interp.program import NO_GATE, Program
+from hpc.interp.trace_data import TraceData, trace_of
+from hpc.machine.record import Machine
+from hpc.schedule.model import UNITS, Schedule
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+TOLERANCE = 1e-9
+"""Relative rounding allowed in the conservation checks."""
+
+
+class ConservationError(AssertionError):
+    """A run lost time or bytes: an internal error of the engine, never the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Raw arrays of a finished run.
+
+    `arrive`, `start`, `end` have one entry per task instance, ordered by rank, queue,
+    core, step; `put_*` one per put tile, ordered by rank and program. `served` is
+    [HBM, egress, ingress] x ranks, in bytes as the resources saw them.
+    """
+
+    schedule: Schedule
+    machine: Machine
+    program: Program
+    work: Expanded
+    arrive: Floats
+    start: Floats
+    end: Floats
+    done_us: Floats
+    put_begin: Floats
+    put_sent: Floats
+    put_delivered: Floats
+    put_core: npt.NDArray[np.int32]
+    served: Floats
+
+    def block(self, values: Floats, q: int) -> Floats:
+        """`values` of queue q as [ranks, cores, steps]."""
+        ranks = self.schedule.layer.ep
+        sizes = [queue.work_us[0].size for queue in self.work.queues]
+        first = sum(sizes[:q])
+        flat = values.reshape(ranks, sum(sizes))[:, first : first + sizes[q]]
+        return flat.reshape(self.work.queues[q].work_us.shape)
+
+    @property
+    def put_source(self) -> Ints:
+        return np.repeat(np.arange(self.schedule.layer.ep), len(self.work.puts.shift))
+
+    @property
+    def put_dest(self) -> Ints:
+        ranks = self.schedule.layer.ep
+        return (self.put_source + np.tile(self.work.puts.shift, ranks)) % ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Simulated times of one launch.
+
+    - `latency_us`: from the launch until the last combine put is visible anywhere; the
+      whole program if it has no combine. `layer_us`: until everything is done.
+      `rank_*`: the same per rank; a rank takes part in the combine puts that it sends
+      and in those that it receives.
+    - `busy_us[unit][rank]`: core-microseconds inside tasks and puts.
+      `wait_us[unit][cause][rank]`: blocked, by the name of the event up to "[",
+      "barrier" or "launch"; "overhead" is fetching, polling and signalling.
+      `idle_us[unit][rank]`: after a core's last step until `layer_us`.
+    - `utilization[unit]`: busy time within `latency_us`, over all cores that the
+      machine has.
+    - `comm_hidden`: of the time in which a rank's links carry rows, the share during
+      which at least one of its AIC cores computes; mean over ranks with traffic (1 if
+      there is none).
+    - `tasks`: task instances, that is (core, compute instruction) with at least one
+      tile, and put tiles.
+    """
+
+    latency_us: float
+    layer_us: float
+    rank_latency_us: Floats
+    rank_layer_us: Floats
+    busy_us: dict[str, Floats]
+    wait_us: dict[str, dict[str, Floats]]
+    idle_us: dict[str, Floats]
+    utilization: dict[str, float]
+    egress_bytes: Ints
+    ingress_bytes: Ints
+    hbm_bytes: Floats
+    comm_hidden: float
+    tasks: int
+    trace: TraceData | None = None
+
+
+def measure(run: Run, *, record: bool) -> Timing:
+    """Timing of a run; ConservationError if time or bytes do not add up."""
+    visible = run.machine.event_visible_us
+    ranks = run.schedule.layer.ep
+    rank_layer = run.done_us.reshape(ranks, -1).max(axis=1)
+    seen = run.put_delivered + visible
+    np.maximum.at(rank_layer, run.put_dest, seen)
+    layer_us = float(rank_layer.max())
+    combine = np.tile(run.work.puts.combine, ranks)
+    rank_latency = rank_layer.copy()
+    if combine.any():
+        rank_latency = np.zeros(ranks)
+        np.maximum.at(rank_latency, run.put_dest[combine], seen[combine])
+        np.maximum.at(rank_latency, run.put_source[combine], seen[combine])
+    latency_us = float(rank_latency.max())
+    busy, wait, idle = _core_times(run, layer_us)
+    egress, ingress = _link_bytes(run)
+    _check_bytes(run, layer_us)
+    return Timing(
+        latency_us=latency_us,
+        layer_us=layer_us,
+        rank_latency_us=rank_latency,
+        rank_layer_us=rank_layer,
+        busy_us=busy,
+        wait_us=wait,
+        idle_us=idle,
+        utilization=_utilization(run, latency_us),
+        egress_bytes=egress,
+        ingress_bytes=ingress,
+        hbm_bytes=run.served[0],
+        comm_hidden=hidden_share(run),
+        tasks=_tasks(run),
+        trace=trace_of(run) if record else None,
+    )
+
+
+def _core_times(
+    run: Run, layer_us: float
+) -> tuple[dict[str, Floats], dict[str, dict[str, Floats]], dict[str, Floats]]:
+    """Busy, waiting and idle time by unit; checks that they fill every core's time."""
+    ranks, machine = run.schedule.layer.ep, run.machine
+    busy = {unit: np.zeros(ranks) for unit in UNITS}
+    idle = {unit: np.zeros(ranks) for unit in UNITS}
+    wait: dict[str, dict[str, Floats]] = {unit: {} for unit in UNITS}
+    first = 0
+    for q, queue in enumerate(run.schedule.queues):
+        unit, size = queue.team.unit, queue.team.size
+        done = run.done_us.reshape(ranks, -1)[:, first : first + size]
+        first += size
+        worked = (run.block(run.end, q) - run.block(run.start, q)).sum(axis=2)
+        causes = _waits(run, q)
+        causes["overhead"] = np.full((ranks, size), _overhead_us(run, q))
+        start = causes.get("launch", np.zeros((ranks, size)))
+        causes["launch"] = start + machine.kernel_launch_us
+        total = worked + sum(causes.values())
+        rest = layer_us - done
+        lost = np.abs(total + rest - layer_us).max(initial=0.0)
+        if lost > TOLERANCE * max(1.0, layer_us) * 1e3:
+            raise ConservationError(
+                f"queue {q}: busy + waiting + idle misses the makespan by {lost} us"
+            )
+        busy[unit] += worked.sum(axis=1)
+        idle[unit] += rest.sum(axis=1)
+        for cause, time in causes.items():
+            seen = wait[unit].setdefault(cause, np.zeros(ranks))
+            seen += time.sum(axis=1)
+    return busy, wait, idle
+
+
+def _overhead_us(run: Run, q: int) -> float:
+    """Fetches, polls and signals of one core of queue q; the same for each."""
+    code, machine = run.program.codes[q], run.machine
+    sets = sum(len(step.sets) for step in run.work.queues[q].steps)
+    polls = sum(run.program.gates[g].poll_us for g in code.gates if g != NO_GATE)
+    return len(code.kinds) * machine.task_fetch_us + polls + sets * machine.event_set_us
+
+
+def _waits(run: Run, q: int) -> dict[str, Floats]:
+    """Time blocked by cause, per rank and core of queue q, polls not included."""
+    blocked = run.block(run.start, q) - run.block(run.arrive, q)
+    causes: dict[str, Floats] = {}
+    for s, g in enumerate(run.program.codes[q].gates):
+        if g == NO_GATE:
+            continue
+        gate = run.program.gates[g]
+        for cause, time in (
+            (gate.cause, blocked[:, :, s] - gate.poll_us - gate.launch_us),
+            ("launch", np.full(blocked.shape[:2], gate.launch_us)),
+        ):
+            if cause != "launch" or gate.launch_us:
+                causes[cause] = causes.get(cause, 0.0) + time
+    return causes
+
+
+def _utilization(run: Run, latency_us: float) -> dict[str, float]:
+    ranks = run.schedule.layer.ep
+    busy = dict.fromkeys(UNITS, 0.0)
+    for q, queue in enumerate(run.schedule.queues):
+        start = np.minimum(run.block(run.start, q), latency_us)
+        end = np.minimum(run.block(run.end, q), latency_us)
+        busy[queue.team.unit] += float((end - start).sum())
+    return {
+        unit: busy[unit] / (run.machine.cores(unit) * ranks * latency_us)
+        for unit in UNITS
+    }
+
+
+def _link_bytes(run: Run) -> tuple[Ints, Ints]:
+    """Bytes that leave and enter each rank; both from the puts themselves."""
+    ranks = run.schedule.layer.ep
+    remote = run.put_source != run.put_dest
+    size = run.work.puts.bytes.ravel() * remote
+    out = np.bincount(run.put_source, weights=size, minlength=ranks)
+    into = np.bincount(run.put_dest, weights=size, minlength=ranks)
+    if out.sum() != into.sum():
+        raise ConservationError(f"{out.sum()} bytes leave, {into.sum()} arrive")
+    return out.astype(np.int64), into.astype(np.int64)
+
+
+def _check_bytes(run: Run, layer_us: float) -> None:
+    """Every byte through its resources once, and none faster than it can go."""
+    machine = run.machine
+    sent, received = run.served[1].sum(), run.served[2].sum()
+    if abs(sent - received) > TOLERANCE * max(sent, 1.0):
+        raise ConservationError(f"egress carried {sent} bytes, ingress {received}")
+    expected = sum(float(queue.hbm_bytes.sum()) for queue in run.work.queues)
+    expected += 2 * float(run.work.puts.bytes.sum())
+    moved = float(run.served[0].sum())
+    if abs(expected - moved) > TOLERANCE * max(expected, 1.0):
+        raise ConservationError(f"HBM moved {moved} bytes, tasks need {expected}")
+    rates = (machine.hbm_gbps, machine.link_gbps, machine.link_gbps)
+    for name, rate, served in zip(
+        ("HBM", "egress", "ingress"), rates, run.served, strict=True
+    ):
+        most = rate * 1e3 * layer_us * (1 + TOLERANCE)
+        if served.size and served.max() > most:
+            raise ConservationError(f"{name} carried {served.max()} of {most} bytes")
+    if run.put_delivered.size and run.put_delivered.min() <= 0:
+        raise ConservationError("a put was never delivered")
+
+
+def _tasks(run: Run) -> int:
+    count = run.work.puts.bytes.size
+    for shares in run.work.queues:
+        compute = [step.kind == COMPUTE for step in shares.steps]
+        count += int(np.count_nonzero(shares.tiles[:, :, compute]))
+    return count

@@ -22,9 +22,18 @@ from hpc.schedule.checks import (
     traffic,
 )
 from hpc.schedule.checks.index import Index, Limits, Violation
+from hpc.schedule.checks.traffic import check_bytes
 from hpc.schedule.model import Schedule
 
-__all__ = ["CHECKS", "RULES", "CheckReport", "Limits", "Violation", "check_schedule"]
+__all__ = [
+    "CHECKS",
+    "RULES",
+    "CheckReport",
+    "Limits",
+    "Violation",
+    "check_bytes",
+    "check_schedule",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ def _structure(subject: Subject) -> list[Violation]:
 
 def _bytes(subject: Subject) -> list[Violation]:
     assert subject.counts is not None
-    return traffic.check_bytes(subject.s, subject.counts)
+    return check_bytes(subject.s, subject.counts)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from hpc.schedule.shapes import (
     Where,
     is_object,
     path_text,
+    quoted,
     shown,
 )
 from hpc.schedule.writer import dump_schedule
@@ -33,6 +35,12 @@ from hpc.schedule.writer import dump_schedule
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LONGEST_INT = 18
 _BRIEF = 40
+
+MOST_ROWS = 1 << 31
+"""Most rows over all ranks: row numbers are 32-bit integers on the device."""
+
+MOST_PAIRS = 1 << 24
+"""Most pairs of rank and expert: the table of counts takes 128 MiB then."""
 
 HEAD = (
     Field("format", Text((FORMAT,)), "marks the file"),
@@ -112,9 +120,9 @@ def _object(pairs: list[tuple[str, Json]]) -> Json:
     values = dict(pairs)
     if len(values) == len(pairs):
         return values
-    keys = [key for key, _ in pairs]
-    twice = next(key for i, key in enumerate(keys) if key in keys[:i])
-    return Odd(f'an object that has the key "{twice[:_BRIEF]}" twice')
+    uses = Counter(key for key, _ in pairs)
+    twice = uses.most_common(1)[0][0]
+    return Odd(f"an object that has the key {quoted(twice)} twice")
 
 
 def _integer(digits: str) -> int | Odd:
@@ -189,6 +197,19 @@ def _check_layer(s: Schedule) -> None:
             f"expected at most {layer.experts} (experts), got {layer.top_k}",
             "layer",
             "top_k",
+        )
+    if layer.ep * layer.experts > MOST_PAIRS:
+        _fault(
+            f"expected at most {MOST_PAIRS} pairs of rank and expert, got "
+            f"{layer.ep * layer.experts}",
+            "layer",
+            "experts",
+        )
+    if (rows := sum(layer.tokens) * layer.top_k) > MOST_ROWS:
+        _fault(
+            f"expected at most {MOST_ROWS} rows over all ranks, got {rows}",
+            "layer",
+            "tokens",
         )
     if layer.experts < layer.ep:
         _fault(

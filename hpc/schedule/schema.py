@@ -45,6 +45,8 @@ ROUTING_KINDS = ("balanced", "uniform", "zipf", "hot", "one_rank", "counts", "id
 DTYPE = Text(tuple(DTYPE_BYTES))
 NAME = Text(empty=False)
 SIZE = Int(1)
+COLS = Int(1, 1 << 24)
+CHUNKS = Int(1, 1 << 16)
 LOC = Field("loc", LocRef(), "index into `locs`: where the operator was written")
 
 ACTIVATION = Record(
@@ -63,13 +65,13 @@ LAYER = Record(
     (
         Field("name", Text(), "name of the layer"),
         Field("tokens", Items(Int(), least=1), "tokens of each rank, `ep` entries"),
-        Field("hidden", SIZE, "columns of a token"),
-        Field("intermediate", SIZE, "columns after the activation"),
-        Field("experts", SIZE, "experts over all ranks, at least `ep`"),
+        Field("hidden", COLS, "columns of a token"),
+        Field("intermediate", COLS, "columns after the activation"),
+        Field("experts", Int(1, 1 << 16), "experts over all ranks, at least `ep`"),
         Field("top_k", SIZE, "experts that a token chooses, at most `experts`"),
         Field("activation", ACTIVATION, "activation"),
         Field("dtype", DTYPE, "dtype of rows and weights"),
-        Field("ep", SIZE, "number of ranks"),
+        Field("ep", Int(1, 4096), "number of ranks"),
         Field(
             "weights_at",
             Text(("output", "input")),
@@ -103,7 +105,7 @@ BUFFER = Record(
     (
         Field("name", NAME, "name, unique"),
         Field("space", Text(SPACES), "how its rows are cut into parts"),
-        Field("cols", SIZE, "elements of a row"),
+        Field("cols", COLS, "elements of a row"),
         Field("dtype", DTYPE, "dtype of an element"),
         Field("role", Text(ROLES), "what it is for"),
         Field("capacity_rows", Int(), "most rows; for weight: local experts"),
@@ -168,7 +170,7 @@ PUT = Record(
         Field("kind", Text(PUT_KINDS), "direction"),
         Field("expert", Int(), "local expert"),
         Field("group", Int(), "index into `groups`"),
-        Field("chunks", SIZE, "tiles for each destination"),
+        Field("chunks", CHUNKS, "tiles for each destination"),
         Field("source", RegionShape(), "rows read here"),
         Field("dest", RegionShape(), "rows written on the other rank"),
         Field("event", EventRef(optional=True), "counter signalled there"),
@@ -226,7 +228,7 @@ SCHEDULE = Record(
         Field("pipeline", Text(), "passes that made it"),
         Field("routing", ROUTING, "routing that it was compiled for"),
         Field("groups", Items(Items(Int()), least=1), "relative sources by group"),
-        Field("row_chunks", SIZE, "parts of a token buffer"),
+        Field("row_chunks", CHUNKS, "parts of a token buffer"),
         Field("padded", Pairs(SIZE), "padded size of each dimension", ()),
         Field("notes", Items(Text()), "remarks of the compiler", ()),
         Field("locs", Items(Text(), least=1), "source locations, file:line:col"),

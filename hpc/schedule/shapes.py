@@ -21,6 +21,9 @@ MAX_INT = 2**53 - 1
 REQUIRED: Any = object()
 """Marks a field that has no default."""
 
+_SHOWN = 40
+_LONGEST_WORD = 200
+
 Json = Any
 Where = tuple[Any, ...]
 """Path of a value as a linked list: () or (parent, key)."""
@@ -75,27 +78,35 @@ def path_text(where: Where) -> str:
     keys: list[str] = []
     while where:
         where, key = where
-        keys.append(f"[{key}]" if isinstance(key, int) else f".{key}")
+        if isinstance(key, str) and key.isascii() and key.isidentifier():
+            keys.append(f".{key}")
+        else:
+            keys.append(f"[{key if isinstance(key, int) else quoted(key)}]")
     return "$" + "".join(reversed(keys))
 
 
+def quoted(text: str) -> str:
+    """A string of the file as messages show it: short, in printable ASCII."""
+    return json.dumps(text[:_SHOWN]) + ("..." if len(text) > _SHOWN else "")
+
+
 def shown(value: Json) -> str:
-    """A JSON value as an error message names it: short, with its type."""
+    """A JSON value as an error message names it."""
     if isinstance(value, Odd):
         return value.text
     if is_object(value):
         return "an object"
     if isinstance(value, list):
         return "a list"
-    if isinstance(value, str):
-        return f'"{value[:40]}"' + ("..." if len(value) > 40 else "")
-    return json.dumps(value)
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 def nearest(word: str, known: Collection[str]) -> str:
     """`; did you mean "x"?` or nothing."""
+    if len(word) > _LONGEST_WORD:
+        return ""
     close = difflib.get_close_matches(word, list(known), n=1)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    return f"; did you mean {quoted(close[0])}?" if close else ""
 
 
 def expected(what: str, value: Json, where: Where) -> Fault:
@@ -192,7 +203,9 @@ class Items:
         if not is_list(value):
             raise expected(f"a {self.summary}", value, where)
         if len(value) < self.least:
-            raise Fault(where, f"expected at least {self.least} entries, got none")
+            raise Fault(
+                where, f"expected at least {self.least} entries, got {len(value)}"
+            )
         read = self.of.read
         return tuple([read(item, (where, i), names) for i, item in enumerate(value)])
 
@@ -331,7 +344,7 @@ class Record:
         for key in value:
             if key not in known:
                 hint = nearest(key, known) or f"; the keys are {', '.join(known)}"
-                raise Fault(where, f'unknown key "{key}"{hint}')
+                raise Fault(where, f"unknown key {quoted(key)}{hint}")
         for each in self.fields:
             if each.default is REQUIRED and each.key not in value:
                 raise Fault(where, f'key "{each.key}" is missing')

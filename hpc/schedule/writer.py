@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -62,26 +61,21 @@ def dump_schedule(s: Schedule) -> str:
 
 
 def write_schedule(s: Schedule, path: str | os.PathLike[str]) -> None:
-    """Writes the file whole or not at all. OSError as `open` raises it."""
+    """Writes the file whole or not at all; a link is followed. OSError as `open`."""
     text = dump_schedule(s)
-    target = Path(path)
-    fd, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=".ssc-")
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        # A device or a pipe cannot be replaced; a directory raises here.
+        target.write_text(text, encoding="ascii", newline="\n")
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with os.fdopen(fd, "w", encoding="ascii", newline="\n") as file:
-            file.write(text)
-        # mkstemp makes private files; a schedule is an ordinary one.
-        os.chmod(temporary, 0o666 & ~_umask())
+        temporary.write_text(text, encoding="ascii", newline="\n")
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            temporary.unlink()
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def globals_hash(s: Schedule) -> str:

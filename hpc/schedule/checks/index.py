@@ -69,6 +69,9 @@ class Violation:
     loc: str = ""
     witness: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return self.render()
+
     def render(self) -> str:
         """`LOC: error: [CODE] message`, then the witness, indented."""
         head = f"{self.loc}: " if self.loc else ""

@@ -8,6 +8,11 @@ from hpc.interp.expand import BARRIER, Expanded
 from hpc.interp.program import NO_GATE, Program
 from hpc.schedule.model import Schedule
 
+
+class SimulationDeadlock(RuntimeError):
+    """Some cores wait for ever; the message says who waits for what."""
+
+
 Blocked = tuple[int, int, int]
 """(rank, queue, step) of one blocked core."""
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from hpc.commands.errors import FAILED, OK
 from hpc.commands.inputs import open_schedule
 from hpc.commands.measure import Checked, check
-from hpc.commands.outputs import show, show_json, show_table
+from hpc.commands.outputs import note, show, show_json, show_table
 from hpc.commands.progress import Progress
 
 
@@ -18,18 +18,27 @@ def run(args: argparse.Namespace) -> int:
         progress.step(f"checking {args.file}")
         opened = open_schedule(args.file, policy=args.policy, pipeline=args.pipeline)
         checked = check(opened)
-    show_checked(args.file, checked, as_json=args.json)
+    show_checked(checked, as_json=args.json)
     return OK if checked.ok else FAILED
 
 
-def show_checked(file: str, checked: Checked, *, as_json: bool) -> None:
+def refuse(checked: Checked, *, as_json: bool) -> int:
+    """For commands that go on after the checks: an unsafe schedule is not run."""
+    show_checked(checked, as_json=as_json)
+    where = f"{checked.opened.file}: error: policy {checked.schedule.policy}"
+    note(f"{where}: not run, because a check failed")
+    return FAILED
+
+
+def show_checked(checked: Checked, *, as_json: bool) -> None:
     """The verdicts, then the violations in full."""
     if as_json:
-        show_json(checked_json(file, checked))
+        show_json(checked_json(checked))
         return
     from hpc.schedule.check import CHECKS
 
-    show(describe_checked(file, checked))
+    s, file = checked.schedule, checked.opened.file
+    show(f"{file}: layer {s.layer.name}, policy {s.policy}, {s.layer.ep} ranks")
     rows = [[c.name, _verdict(checked, c.name), c.doc] for c in CHECKS]
     show_table(["check", "verdict", "means"], rows)
     violations = checked.report.violations
@@ -39,25 +48,18 @@ def show_checked(file: str, checked: Checked, *, as_json: bool) -> None:
     show(f"{file}: {count} violation{'' if count == 1 else 's'}")
 
 
-def describe_checked(file: str, checked: Checked) -> str:
-    """What was checked, in a line."""
-    s = checked.schedule
-    return f"{file}: layer {s.layer.name}, policy {s.policy}, {s.layer.ep} ranks"
-
-
 def _verdict(checked: Checked, name: str) -> str:
-    verdict = checked.verdicts[name]
-    if verdict is None:
+    if name in checked.report.unchecked:
         return checked.report.unchecked[name]
-    return "ok" if verdict else "FAILED"
+    return "ok" if checked.report.checks[name] else "FAILED"
 
 
-def checked_json(file: str, checked: Checked) -> dict[str, object]:
+def checked_json(checked: Checked) -> dict[str, object]:
     """The verdicts and violations of one schedule."""
     schedule = checked.schedule
     return {
         "layer": schedule.layer.name,
-        "source": file,
+        "source": checked.opened.file,
         "machine": schedule.machine,
         "mode": schedule.mode,
         "policy": schedule.policy,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hpc.commands.check import show_checked
+from hpc.commands.check import refuse
 from hpc.commands.errors import FAILED, OK, UsageError
-from hpc.commands.inputs import is_schedule, open_schedule
-from hpc.commands.measure import check, measure
+from hpc.commands.inputs import is_schedule
+from hpc.commands.measure import Measured, check_all, measure_all
 from hpc.commands.outputs import show, show_json
 from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
@@ -16,26 +16,21 @@ from hpc.schedule.policy import POLICIES
 
 def run(args: argparse.Namespace) -> int:
     """Compile, check and simulate with every policy; status 1 if a check fails."""
-    from hpc.report.summary import PolicyReport, RunReport, compare_json
+    from hpc.report.summary import RunReport, compare_json
+    from hpc.report.text import compare_text
 
     if is_schedule(args.file):
         raise UsageError(f"'{args.file}' is compiled already; compare a .moe file")
-    reports: list[PolicyReport] = []
+    measured: list[Measured] = []
     with Progress() as progress:
-        for policy in POLICIES:
-            progress.step(f"compiling {args.file} ({policy})")
-            checked = check(open_schedule(args.file, policy=policy))
-            if not checked.ok:
-                break
-            reports.append(measure(checked, progress).report)
-    if not checked.ok:
-        show_checked(args.file, checked, as_json=args.json)
-        return FAILED
-    report = RunReport(args.file, tuple(reports))
+        checked = check_all(args.file, POLICIES, None, progress)
+        if checked[-1].ok:
+            measured = measure_all(checked, {}, progress)
+    if not checked[-1].ok:
+        return refuse(checked[-1], as_json=args.json)
+    report = RunReport(args.file, tuple(m.report for m in measured))
     if args.json:
         show_json(compare_json(report))
     else:
-        from hpc.report.text import compare_text
-
         show(compare_text(report, color=sys.stdout.isatty()))
     return OK if report.ok else FAILED

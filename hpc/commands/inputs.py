@@ -87,6 +87,7 @@ def read_schedule_file(file: str) -> Schedule:
 class Opened:
     """A schedule, and the spec it was compiled from, unless it came from a file."""
 
+    file: str
     schedule: Schedule
     spec: Spec | None
 
@@ -97,12 +98,12 @@ def open_schedule(
     """The schedule in the file, or that of the layer in it, freshly compiled."""
     if not is_schedule(file):
         compiled = compile_layer(file, policy=policy, pipeline=pipeline)
-        return Opened(compiled.schedule, compiled.spec)
+        return Opened(file, compiled.schedule, compiled.spec)
     if policy or pipeline:
         raise UsageError(
             f"'{file}' is compiled already; --policy and -p are for .moe files"
         )
-    return Opened(read_schedule_file(file), None)
+    return Opened(file, read_schedule_file(file), None)
 
 
 def load_machine_of(schedule: Schedule) -> Machine:

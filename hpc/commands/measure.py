@@ -1,23 +1,31 @@
-"""One schedule, checked, simulated, bounded and run on data, as plain numbers."""
+"""Schedules checked, run on data, simulated and bounded, as plain numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hpc.commands.inputs import Opened, load_machine_of
+from hpc.commands.errors import InputError
+from hpc.commands.inputs import Opened, load_machine_of, open_schedule
 from hpc.commands.progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hpc.interp.steps import Step
     from hpc.interp.timing import Timing
+    from hpc.interp.verify import ValueReport
     from hpc.machine.record import Machine
     from hpc.report.summary import CoreUse, PolicyReport, Values
     from hpc.schedule.check import CheckReport
     from hpc.schedule.model import Schedule
+    from hpc.spec.model import Spec
+
+
+class Contradiction(Exception):
+    """Two parts of hpc disagree; an internal error, never the user's."""
 
 
 @dataclass(frozen=True)
@@ -38,29 +46,146 @@ class Checked:
         """Whether no check found a violation."""
         return self.report.ok
 
-    @cached_property
-    def verdicts(self) -> dict[str, bool | None]:
-        """Every check in its order; None where it did not run."""
-        from hpc.schedule.check import CHECKS
-
-        return {check.name: self.report.checks.get(check.name) for check in CHECKS}
-
 
 def check(opened: Opened) -> Checked:
     """Run every check on a schedule, with the rows that its own routing gives."""
-    from hpc.interp.routing import routing_counts
+    from hpc.interp.routing import RoutingError, routing_counts
     from hpc.schedule.check import Limits, check_schedule
 
     schedule = opened.schedule
     machine = load_machine_of(schedule)
-    counts = routing_counts(schedule.layer, schedule.routing)
+    try:
+        counts = routing_counts(schedule.layer, schedule.routing)
+    except RoutingError as error:
+        raise InputError(f"{opened.file}: error: {error}") from error
     report = check_schedule(schedule, Limits.of(machine), counts)
     return Checked(opened, machine, counts, report)
 
 
-@dataclass
+def verify(
+    checked: list[Checked], what: str, seeds: tuple[int, ...]
+) -> dict[str, Values]:
+    """Run the schedules of one layer on the same data, by policy; {} if `what` is off.
+
+    The reference follows the spec where there is one, else what the schedule does.
+    """
+    if what == "off":
+        return {}
+    from hpc.interp.verify import verify_policies
+
+    spec = checked[0].opened.spec
+    steps = None if spec is None else spec_steps(spec)
+    schedules = {c.schedule.policy: c.schedule for c in checked}
+    found = verify_policies(schedules, mode=what, seeds=seeds, steps=steps)
+    return {policy: _values(report) for policy, report in found.items()}
+
+
+def spec_steps(spec: Spec) -> tuple[Step, ...]:
+    """The flow of a spec as the reference reads it."""
+    from hpc.interp.steps import Step
+
+    return tuple(Step(op.op, op.result, op.args, op.params) for op in spec.flow)
+
+
+def _values(report: ValueReport) -> Values:
+    from hpc.report.summary import Values
+
+    return Values(
+        what=report.what,
+        seeds=report.seeds,
+        max_rel_err=report.max_rel_err,
+        allowed=report.bound,
+        bit_identical=report.bit_identical,
+        ok=report.ok,
+        digest=report.digest,
+        faults=report.faults,
+    )
+
+
+@dataclass(frozen=True)
 class Measured:
-    pass
+    """A policy's report, and the run it comes from."""
+
+    checked: Checked
+    report: PolicyReport
+    timing: Timing
 
 
-def measure(): ...
+def check_all(
+    file: str,
+    policies: Iterable[str | None],
+    pipeline: str | None,
+    progress: Progress,
+) -> list[Checked]:
+    """Open and check the file under each policy; ends with the first unsafe one."""
+    found: list[Checked] = []
+    for policy in policies:
+        progress.step(f"compiling and checking {file}, policy {policy or 'default'}")
+        found.append(check(open_schedule(file, policy=policy, pipeline=pipeline)))
+        if not found[-1].ok:
+            break
+    return found
+
+
+def measure_all(
+    checked: list[Checked],
+    values: Mapping[str, Values],
+    progress: Progress,
+    *,
+    record: bool = False,
+) -> list[Measured]:
+    """Simulate and bound schedules that passed their checks; `record` for a trace."""
+    found: list[Measured] = []
+    for one in checked:
+        progress.step(f"simulating policy {one.schedule.policy}")
+        found.append(_measure(one, values, record=record))
+    return found
+
+
+def _measure(
+    checked: Checked, values: Mapping[str, Values], *, record: bool
+) -> Measured:
+    from hpc.interp.bound import lower_bound
+    from hpc.interp.engine import simulate
+    from hpc.report.summary import PolicyReport
+
+    schedule, counts, machine = checked.schedule, checked.counts, checked.machine
+    timing = simulate(schedule, counts, machine, record=record)
+    bound = lower_bound(schedule, counts, machine)
+    _compare("latency", timing.latency_us, bound.bound_us)
+    _compare("layer", timing.layer_us, bound.layer_bound_us)
+    report = PolicyReport(
+        policy=schedule.policy,
+        schedule=schedule,
+        latency_us=timing.latency_us,
+        layer_us=timing.layer_us,
+        bound_us=bound.bound_us,
+        bound_by=bound.bound_by,
+        layer_bound_us=bound.layer_bound_us,
+        comm_hidden=timing.comm_hidden if timing.egress_bytes.any() else None,
+        utilization=timing.utilization,
+        cores={unit: _core_use(timing, unit) for unit in timing.busy_us},
+        tasks=timing.tasks,
+        checks=checked.report.checks,
+        unchecked=checked.report.unchecked,
+        values=values.get(schedule.policy),
+    )
+    return Measured(checked, report, timing)
+
+
+def _compare(what: str, simulated_us: float, bound_us: float) -> None:
+    if simulated_us < bound_us * (1 - 1e-9):
+        raise Contradiction(
+            f"simulated {what} {simulated_us} us is below its bound {bound_us} us"
+        )
+
+
+def _core_use(timing: Timing, unit: str) -> CoreUse:
+    """Shares of the time of all cores of a kind, over all ranks."""
+    from hpc.report.summary import CoreUse
+
+    busy, idle = float(timing.busy_us[unit].sum()), float(timing.idle_us[unit].sum())
+    waiting = {c: float(us.sum()) for c, us in timing.wait_us[unit].items()}
+    total = busy + idle + sum(waiting.values()) or 1.0
+    shares = {cause: us / total for cause, us in sorted(waiting.items()) if us > 0}
+    return CoreUse(busy / total, shares, idle / total)

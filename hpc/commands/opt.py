@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import IO
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_spec
 from xdsl.utils.exceptions import (
     ArgSpecParseError,
@@ -40,6 +41,13 @@ examples:
 `hpc list passes` lists the passes and their options.
 """
 
+LISTED = "those of `hpc list passes`, and xDSL's"
+"""Stands in the help for the names of some 150 passes."""
+
+
+def _no_pass() -> type[ModulePass]:
+    return ModulePass
+
 
 class _Kept(io.StringIO):
     """Output held back until the run has succeeded; xDSL closes it too early."""
@@ -60,17 +68,15 @@ class OptMain(xDSLOptMain):
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         """xDSL's options, with help that fits on a screen, then ours."""
+        every, self.available_passes = self.available_passes, {LISTED: _no_pass}
         super().register_all_arguments(arg_parser)
+        self.available_passes = every
         arg_parser.prog = "hpc opt"
         arg_parser.epilog = EXAMPLES
         arg_parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        arg_parser.conflict_handler = "resolve"
         add = arg_parser.add_argument
-        add("-p", "--passes", default="", help="passes to run, comma separated")
-        add("-t", "--target", default="mlir", help="what to print (default: mlir)")
-        add("-f", "--frontend", help="how to read (default: by the file's extension)")
         add("--load", action="append", default=[], metavar="FILE.py")
-        add("--debug", action="store_true", help="show tracebacks of errors")
+        add("--debug", action="store_true", help="show a traceback if hpc itself fails")
 
     def setup_pipeline(self) -> None:
         """Load the user's passes first, then look the pipeline up."""

@@ -31,12 +31,19 @@ def check_pipeline(text: str, passes: Passes) -> None:
     try:
         specs = list(parse_pipeline(text))
     except ArgSpecParseError as error:
-        lines = str(error).strip("\n").split("\n")
-        raise UsageError("\n".join(["cannot read the pipeline", *lines[1:]])) from error
+        raise UsageError(_syntax_error(str(error))) from error
     if not specs and text:
         raise UsageError("the pipeline is empty")
     for spec in specs:
         _check_pass(spec, passes)
+
+
+def _syntax_error(text: str) -> str:
+    """xDSL's message (a heading, a place, the text, a caret, the reason), turned round
+    and without its made-up file name."""
+    *shown, reason = text.strip("\n").split("\n")[2:]
+    lines = [f"cannot read the pipeline: {reason.strip()}"]
+    return "\n".join(lines + [f"    {line}" for line in shown])
 
 
 def _check_pass(spec: ArgSpec, passes: Passes) -> None:

@@ -6,10 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from hpc.commands.check import show_checked
+from hpc.commands.check import refuse
 from hpc.commands.errors import FAILED, OK
-from hpc.commands.inputs import open_schedule
-from hpc.commands.measure import Checked, Measured, check, measure
+from hpc.commands.measure import Measured, check_all, measure_all, verify
 from hpc.commands.outputs import note, replacing, show, show_json
 from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
@@ -24,32 +23,19 @@ def run(args: argparse.Namespace) -> int:
 
     measured: list[Measured] = []
     with Progress() as progress:
-        for policy in requested_policies(args.policy):
-            progress.step(f"compiling {args.file}" + (f" ({policy})" if policy else ""))
-            opened = open_schedule(args.file, policy=policy, pipeline=args.pipeline)
-            checked = check(opened)
-            if not checked.ok:
-                break
-            measured.append(_measure(checked, args, progress))
-    if not checked.ok:
-        return _refuse(args, checked)
+        policies = requested_policies(args.policy)
+        checked = check_all(args.file, policies, args.pipeline, progress)
+        if checked[-1].ok:
+            progress.step("running on data")
+            values = verify(checked, args.values, (args.seed, args.seed + 1))
+            measured = measure_all(checked, values, progress, record=bool(args.trace))
+    if not checked[-1].ok:
+        return refuse(checked[-1], as_json=args.json)
     report = RunReport(args.file, tuple(m.report for m in measured))
     if args.trace:
         _write_trace(args.trace, next(m for m in measured if m.report is report.best))
     _show(report, as_json=args.json)
     return OK if report.ok else FAILED
-
-
-def _measure(
-    checked: Checked, args: argparse.Namespace, progress: Progress
-) -> Measured:
-    return measure(
-        checked,
-        progress,
-        values=args.values,
-        seeds=(args.seed, args.seed + 1),
-        record=bool(args.trace),
-    )
 
 
 def requested_policies(asked: list[str] | None) -> list[str | None]:
@@ -59,13 +45,6 @@ def requested_policies(asked: list[str] | None) -> list[str | None]:
     if "all" in asked:
         return list(POLICIES)
     return list(dict.fromkeys(asked))
-
-
-def _refuse(args: argparse.Namespace, checked: Checked) -> int:
-    """A schedule that is not safe is neither simulated nor run on data."""
-    show_checked(args.file, checked, as_json=args.json)
-    note(f"{args.file}: error: policy {checked.schedule.policy}: not run: unsafe")
-    return FAILED
 
 
 def _show(report: RunReport, *, as_json: bool) -> None:
@@ -78,10 +57,14 @@ def _show(report: RunReport, *, as_json: bool) -> None:
 
 
 def _write_trace(path: str, measured: Measured) -> None:
+    from hpc.interp.expand import expand
     from hpc.report.recording import rates, spans
     from hpc.report.trace import write_trace
 
-    schedule, timing = measured.report.schedule, measured.timing
+    checked, trace = measured.checked, measured.timing.trace
+    assert trace is not None
+    schedule = checked.schedule
+    work = expand(schedule, checked.counts, checked.machine)
     with replacing(path) as stream:
-        write_trace(stream, schedule, spans(schedule, timing), rates(timing))
+        write_trace(stream, schedule, spans(trace), rates(schedule, trace, work))
     note(f"{path}: timeline of policy {schedule.policy}; opens in ui.perfetto.dev")

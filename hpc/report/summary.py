@@ -14,9 +14,10 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class CoreUse:
-    """What the cores of one kind did, as shares of their time until `latency_us`.
+    """What the cores of one kind did, as shares of their time until `layer_us`.
 
-    `waiting` is by cause: the name of the event's family, a barrier or a launch.
+    Counts the cores that the schedule uses. `waiting` is by cause: the name of the
+    event's family, "barrier", "launch", or "overhead" (fetch, poll, signal).
     """
 
     busy: float
@@ -39,13 +40,16 @@ class Values:
     bit_identical: bool
     ok: bool
     digest: str
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class PolicyReport:
     """All about one policy's schedule, which has passed the checks that exist.
 
-    `unchecked` names those that did not run, with the reason.
+    `unchecked` names those that did not run, with the reason. `comm_hidden` is None
+    without communication. `utilization` is busy time until `latency_us` over all cores
+    of the machine, by kind.
     """
 
     policy: str
@@ -56,6 +60,7 @@ class PolicyReport:
     bound_by: str
     layer_bound_us: float
     comm_hidden: float | None
+    utilization: dict[str, float]
     cores: dict[str, CoreUse]
     tasks: int
     checks: dict[str, bool]
@@ -78,7 +83,7 @@ class PolicyReport:
             "layer_bound_us": round(self.layer_bound_us, 3),
             "latency_over_bound": _ratio(self.latency_us, self.bound_us),
             "comm_hidden": _rounded(self.comm_hidden),
-            "utilization": {u: round(c.busy, 4) for u, c in self.cores.items()},
+            "utilization": {u: round(x, 4) for u, x in self.utilization.items()},
             "cores": {unit: _cores_json(cores) for unit, cores in self.cores.items()},
             "tasks": self.tasks,
             "checks": self.checks,
@@ -178,6 +183,7 @@ def _values_json(values: Values | None, identical: bool | None) -> Json | None:
         "allowed": values.allowed,
         "bit_identical": values.bit_identical if identical is None else identical,
         "ok": values.ok,
+        "faults": list(values.faults),
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hpc.report.summary import PolicyReport, RunReport, Values
+from hpc.report.summary import CoreUse, PolicyReport, RunReport, Values
 from hpc.report.tables import render_table
 from hpc.schedule.layer import Layer, Routing
 from hpc.schedule.model import Schedule
@@ -69,7 +69,13 @@ def run_text(report: RunReport, *, color: bool) -> str:
         *_value_rows(report),
     ]
     table = _table(policies, rows, color=color)
-    return f"{describe(report)}\n{table}"
+    faults = [
+        f"values, policy {p.policy}: {fault}"
+        for p in policies
+        if p.values
+        for fault in p.values.faults
+    ]
+    return "\n".join([describe(report), table, *faults]).rstrip("\n") + "\n"
 
 
 def compare_text(report: RunReport, *, color: bool) -> str:
@@ -119,7 +125,12 @@ def _core_rows(policies: Sequence[PolicyReport]) -> list[Row]:
     rows: list[Row] = []
     for unit in policies[0].cores:
         label = unit.upper()
-        rows.append(_row(f"{label} busy", policies, lambda p, u=unit: _busy(p, u), SIM))
+        if not any(_used(policy.cores[unit]) for policy in policies):
+            continue
+        rows += [
+            _row(f"{label} utilization", policies, lambda p, u=unit: _use(p, u), SIM),
+            _row("  busy", policies, lambda p, u=unit: _share(p.cores[u].busy), SIM),
+        ]
         causes = {c for p in policies for c in p.cores[unit].waiting}
         rows += [
             _row(
@@ -136,8 +147,12 @@ def _core_rows(policies: Sequence[PolicyReport]) -> list[Row]:
     return rows
 
 
-def _busy(policy: PolicyReport, unit: str) -> str:
-    return _share(policy.cores[unit].busy)
+def _use(policy: PolicyReport, unit: str) -> str:
+    return _share(policy.utilization[unit])
+
+
+def _used(cores: CoreUse) -> bool:
+    return cores.busy + cores.idle + sum(cores.waiting.values()) > 0
 
 
 def _check_rows(policies: Sequence[PolicyReport]) -> list[Row]:

@@ -21,6 +21,7 @@ def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyRepo
         bound_by="aic",
         layer_bound_us=101.0,
         comm_hidden=0.75,
+        utilization={"aic": 0.45, "aiv": 0.05},
         cores={
             "aic": CoreUse(0.5, {"arrived": 0.25, "act_done": 0.125}, 0.125),
             "aiv": CoreUse(0.1, {"up_done": 0.9}, 0.0),

@@ -25,7 +25,7 @@ def test_every_row_says_what_kind_of_number_it_holds() -> None:
     assert row(text, "lower bound, us") == ["100.0", "bound"]
     assert row(text, "latency / bound") == ["2.00", "simulated", "/", "bound"]
     assert row(text, "communication hidden") == ["75.0", "%", "simulated"]
-    assert row(text, "AIC busy") == ["50.0", "%", "simulated"]
+    assert row(text, "AIC utilization") == ["45.0", "%", "simulated"]
     assert row(text, "waiting: arrived") == ["25.0", "%", "simulated"]
     assert row(text, "check: deadlock") == ["ok", "checked"]
     assert row(text, "check: races") == ["-", "not", "checked", "yet"]

@@ -2,7 +2,7 @@
 
 An operator says how it may be split through one class attribute, `SPLIT`; the pass
 `moe-tile` propagates splits with nothing else. A new operator is one class here and
-one entry in the cost table (`hpc/machine/cost.py`).
+one entry in the cost table (`hpc/machine/ops.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import ClassVar
 from xdsl.dialects.builtin import (
     AnyFloat,
     DictionaryAttr,
-    Float64Type,
-    FloatAttr,
     IntAttr,
     StringAttr,
     SymbolNameConstraint,
@@ -25,7 +23,6 @@ from xdsl.ir import (
     SSAValue,
 )
 from xdsl.irdl import (
-    VarConstraint,
     irdl_op_definition,
     opt_operand_def,
     prop_def,
@@ -38,34 +35,20 @@ from xdsl.traits import HasParent, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.base import LocatedOp, typed_operand_def
+from dialects.moe_rowwise import ACTIVATION_OPS, AddOp, MoeOp
 from dialects.moe_types import (
     Access,
-    AnyRowsConstr,
+    AnyValueConstr,
     RoutedType,
     SlotsType,
     Space,
     SplitSpec,
     cols_of,
     element_of,
+    expect_matrix,
     expect_same,
-    space_of,
-    with_cols,
+    slots_of,
 )
-
-
-class MoeOp(LocatedOp):
-    """An operator of a layer. Subclasses set `SPLIT`; `STEM` names its result."""
-
-    SPLIT: ClassVar[SplitSpec]
-    STEM: ClassVar[str] = "v"
-
-    def split_spec(self) -> SplitSpec:
-        """How this operator may be split; depends on its operand types at most."""
-        return self.SPLIT
-
-    def params(self) -> tuple[tuple[str, float], ...]:
-        """Numbers the operator's formula needs, by name."""
-        return ()
 
 
 @irdl_op_definition
@@ -110,6 +93,17 @@ class LayerOp(LocatedOp):
     def verify_(self) -> None:
         if not isinstance(self.body.block.last_op, ReturnOp):
             raise VerifyException("a layer must end in moe.return")
+        for op in self.body.block.ops:
+            if not isinstance(op, MoeOp | ReturnOp):
+                raise VerifyException(
+                    f"a layer holds operators of the moe dialect, got {op.name}"
+                )
+        for arg in self.body.block.args:
+            if not AnyValueConstr.verifies(arg.type):
+                raise VerifyException(
+                    f"inputs of a layer are tensors or rows, got {arg.type}"
+                )
+            expect_matrix("an input", arg.type, (2, 3))
 
 
 @irdl_op_definition
@@ -127,7 +121,7 @@ class ReturnOp(LocatedOp):
 
     name = "moe.return"
 
-    value = typed_operand_def(TensorType[AnyFloat])
+    value = typed_operand_def(AnyValueConstr)
 
     traits = traits_def(IsTerminator(), HasParent(LayerOp))
 
@@ -174,6 +168,11 @@ class DispatchOp(MoeOp):
         super().__init__(operands=[x, router], result_types=[result])
 
     def verify_(self) -> None:
+        expect_matrix("x", self.x.type, (2,))
+        if self.router is not None:
+            expect_same("columns of the router", 1, cols_of(self.router.type))
+            tokens = slots_of(self.router.type)[0]
+            expect_same("tokens of the router", self.x.type.get_shape()[0], tokens)
         result = self.result.type
         expect_same("columns of the result", cols_of(self.x.type), cols_of(result))
         expect_same(
@@ -228,173 +227,8 @@ class GmmOp(MoeOp):
         expect_same("K of the weight", rows.cols.data, shape[1])
         expect_same("columns of the result", shape[2], result.cols.data)
         expect_same("experts of the result", rows.experts.data, result.experts.data)
-
-
-class RowwiseOp(MoeOp):
-    """An operator that works row by row in the space of its operands."""
-
-    def split_spec(self) -> SplitSpec:
-        space = space_of(self.operands[0].type)
-        return SplitSpec(space, (Access.ALIGNED,) * len(self.operands))
-
-
-class ActivationOp(RowwiseOp):
-    """An activation: `width` input columns for one output column."""
-
-    STEM: ClassVar[str] = "a"
-    WIDTH: ClassVar[int] = 1
-
-    rows = typed_operand_def(AnyRowsConstr)
-    result = result_def(AnyRowsConstr)
-
-    traits = traits_def(Pure())
-
-    assembly_format = "$rows attr-dict `:` type($rows) `->` type($result)"
-
-    def __init__(self, rows: SSAValue):
-        super().__init__(
-            operands=[rows],
-            result_types=[with_cols(rows.type, cols_of(rows.type) // self.WIDTH)],
-        )
-
-    def verify_(self) -> None:
-        got, want = cols_of(self.rows.type), cols_of(self.result.type) * self.WIDTH
-        expect_same(f"input columns ({self.WIDTH} x output columns)", want, got)
-        spaces = space_of(self.rows.type), space_of(self.result.type)
-        expect_same("space of the result", *spaces)
-
-
-@irdl_op_definition
-class SwigluOp(ActivationOp):
-    """
-    silu(gate) * up on rows `[gate | up]`.
-
-    ```mlir
-    %h = "test.op"() : () -> !moe.routed<2x?x64xbf16>
-    %a = moe.swiglu %h : !moe.routed<2x?x64xbf16> -> !moe.routed<2x?x32xbf16>
-    ```
-    """
-
-    name = "moe.swiglu"
-    WIDTH: ClassVar[int] = 2
-
-
-@irdl_op_definition
-class GegluOp(ActivationOp):
-    """
-    gelu(gate) * up on rows `[gate | up]`, gelu exact.
-
-    ```mlir
-    %h = "test.op"() : () -> !moe.routed<2x?x64xbf16>
-    %a = moe.geglu %h : !moe.routed<2x?x64xbf16> -> !moe.routed<2x?x32xbf16>
-    ```
-    """
-
-    name = "moe.geglu"
-    WIDTH: ClassVar[int] = 2
-
-
-@irdl_op_definition
-class SwigluOaiOp(ActivationOp):
-    """
-    Clamped SwiGLU: (u + 1) * g * sigmoid(alpha * g), g = min(gate, limit),
-    u = clamp(up, -limit, limit).
-
-    ```mlir
-    %h = "test.op"() : () -> !moe.routed<2x?x64xbf16>
-    %a = moe.swiglu_oai %h alpha 1.702 limit 7.0
-      : !moe.routed<2x?x64xbf16> -> !moe.routed<2x?x32xbf16>
-    ```
-    """
-
-    name = "moe.swiglu_oai"
-    WIDTH: ClassVar[int] = 2
-
-    alpha = prop_def(FloatAttr[Float64Type])
-    limit = prop_def(FloatAttr[Float64Type])
-
-    assembly_format = (
-        "$rows `alpha` $alpha `limit` $limit attr-dict"
-        " `:` type($rows) `->` type($result)"
-    )
-
-    def __init__(self, rows: SSAValue, alpha: float, limit: float):
-        super().__init__(rows)
-        self.properties["alpha"] = FloatAttr(alpha, 64)
-        self.properties["limit"] = FloatAttr(limit, 64)
-
-    def params(self) -> tuple[tuple[str, float], ...]:
-        return ("alpha", self.alpha.value.data), ("limit", self.limit.value.data)
-
-
-@irdl_op_definition
-class ReluOp(ActivationOp):
-    """
-    max(h, 0).
-
-    ```mlir
-    %h = "test.op"() : () -> !moe.routed<2x?x64xbf16>
-    %a = moe.relu %h : !moe.routed<2x?x64xbf16> -> !moe.routed<2x?x64xbf16>
-    ```
-    """
-
-    name = "moe.relu"
-
-
-@irdl_op_definition
-class Relu2Op(ActivationOp):
-    """
-    max(h, 0) squared.
-
-    ```mlir
-    %h = "test.op"() : () -> !moe.routed<2x?x64xbf16>
-    %a = moe.relu2 %h : !moe.routed<2x?x64xbf16> -> !moe.routed<2x?x64xbf16>
-    ```
-    """
-
-    name = "moe.relu2"
-
-
-@irdl_op_definition
-class GeluOp(ActivationOp):
-    """
-    gelu(h), exact (erf).
-
-    ```mlir
-    %h = "test.op"() : () -> !moe.routed<2x?x64xbf16>
-    %a = moe.gelu %h : !moe.routed<2x?x64xbf16> -> !moe.routed<2x?x64xbf16>
-    ```
-    """
-
-    name = "moe.gelu"
-
-
-@irdl_op_definition
-class AddOp(RowwiseOp):
-    """
-    Element-wise sum of two values of one shape.
-
-    ```mlir
-    %p, %q = "test.op"() : () -> (tensor<8x64xbf16>, tensor<8x64xbf16>)
-    %s = moe.add %p, %q : tensor<8x64xbf16>
-    ```
-    """
-
-    name = "moe.add"
-    STEM: ClassVar[str] = "sum"
-
-    T: ClassVar = VarConstraint("T", AnyRowsConstr)
-
-    lhs = typed_operand_def(T)
-    rhs = typed_operand_def(T)
-    result = result_def(T)
-
-    traits = traits_def(Pure())
-
-    assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs)"
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue):
-        super().__init__(operands=[lhs, rhs], result_types=[lhs.type])
+        expect_same("element of the weight", rows.element, element_of(self.weight.type))
+        expect_same("element of the result", rows.element, result.element)
 
 
 @irdl_op_definition
@@ -425,8 +259,9 @@ class CombineOp(MoeOp):
         super().__init__(operands=[rows], result_types=[result])
 
     def verify_(self) -> None:
-        cols = cols_of(self.rows.type), cols_of(self.result.type)
-        expect_same("columns of the result", *cols)
+        rows, result = self.rows.type, self.result.type
+        expect_same("columns of the result", cols_of(rows), cols_of(result))
+        expect_same("element of the result", element_of(rows), element_of(result))
 
 
 @irdl_op_definition
@@ -467,18 +302,14 @@ class ReduceOp(MoeOp):
             raise VerifyException(
                 f"expected the rows and at most the router, got {len(self.rows)}"
             )
-        cols = cols_of(self.rows[0].type), cols_of(self.result.type)
-        expect_same("columns of the result", *cols)
+        rows, result = self.rows[0].type, self.result.type
+        shape = (slots_of(rows)[0], cols_of(rows))
+        expect_same("shape of the result", shape, tuple(result.get_shape()))
+        expect_same("element of the result", element_of(rows), element_of(result))
+        for router in self.rows[1:]:
+            expect_same("columns of the router", 1, cols_of(router.type))
+            expect_same("slots of the router", slots_of(rows), slots_of(router.type))
 
-
-ACTIVATION_OPS: tuple[type[ActivationOp], ...] = (
-    SwigluOp,
-    GegluOp,
-    SwigluOaiOp,
-    ReluOp,
-    Relu2Op,
-    GeluOp,
-)
 
 Moe = Dialect(
     "moe",

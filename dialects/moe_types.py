@@ -68,6 +68,12 @@ def _parse_shape(parser: AttrParser, rank: int) -> tuple[list[int], Attribute]:
     return dims, element
 
 
+def _expect_sizes(*sizes: IntAttr) -> None:
+    if min(size.data for size in sizes) < 1:
+        found = [size.data for size in sizes]
+        raise VerifyException(f"sizes must be at least 1, got {found}")
+
+
 @irdl_attr_definition
 class RoutedType(ParametrizedAttribute, TypeAttribute):
     """Rows received by a rank, by local expert; their number is known at run time.
@@ -87,6 +93,9 @@ class RoutedType(ParametrizedAttribute, TypeAttribute):
         if dims[1] != DYNAMIC_INDEX:
             parser.raise_error("the rows of a routed type are always '?'")
         return IntAttr(dims[0]), IntAttr(dims[2]), element
+
+    def verify(self) -> None:
+        _expect_sizes(self.experts, self.cols)
 
     def print_parameters(self, printer: Printer) -> None:
         dims = (self.experts.data, DYNAMIC_INDEX, self.cols.data)
@@ -109,6 +118,9 @@ class SlotsType(ParametrizedAttribute, TypeAttribute):
         dims, element = _parse_shape(parser, 3)
         return *(IntAttr(d) for d in dims), element
 
+    def verify(self) -> None:
+        _expect_sizes(self.tokens, self.top_k, self.cols)
+
     def print_parameters(self, printer: Printer) -> None:
         dims = (self.tokens.data, self.top_k.data, self.cols.data)
         _print_shape(printer, dims, self.element)
@@ -116,6 +128,9 @@ class SlotsType(ParametrizedAttribute, TypeAttribute):
 
 AnyRowsConstr = AnyOf((base(TensorType[AnyFloat]), base(RoutedType)))
 """Rows that row-wise operators take: of tokens, or routed."""
+
+AnyValueConstr = AnyOf((base(TensorType[AnyFloat]), base(RoutedType), base(SlotsType)))
+"""Every value of a layer."""
 
 
 def as_tensor(type_: Attribute) -> TensorType[AnyFloat]:
@@ -147,7 +162,26 @@ def space_of(type_: Attribute) -> Space:
     return Space.WEIGHT if len(as_tensor(type_).get_shape()) == 3 else Space.TOKEN
 
 
+def expect_matrix(name: str, type_: Attribute, ranks: Sequence[int]) -> None:
+    """Raise a VerifyException unless it is a tensor of known shape and such a rank."""
+    if isinstance(type_, RoutedType | SlotsType):
+        return
+    shape = as_tensor(type_).get_shape()
+    if len(shape) not in ranks or min(shape) < 1:
+        wanted = " or ".join(map(str, ranks))
+        raise VerifyException(
+            f"{name} must have {wanted} dimensions of known size, got {type_}"
+        )
+
+
+def slots_of(type_: Attribute) -> tuple[int, int]:
+    """(tokens, top_k) of a slots type."""
+    assert isinstance(type_, SlotsType)
+    return type_.tokens.data, type_.top_k.data
+
+
 def expect_same(name: str, expected: object, got: object) -> None:
+    """Raise a VerifyException that says both if they differ."""
     if expected != got:
         raise VerifyException(f"{name} must be {expected}, got {got}")
 

@@ -44,10 +44,9 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.base import LocatedOp, int_attr, ints_attr
-from dialects.tile import BUFFER_FORMAT, BufferLike, BufferText
+from dialects.declarations import BUFFER_FORMAT, BufferLike, BufferText, ProgramLike
+from dialects.tile import check_exchange, check_put, check_task
 from dialects.tile_attrs import (
-    EXCHANGES,
-    TRANSPORTS,
     NameText,
     RegionAttr,
     RegionsText,
@@ -59,6 +58,8 @@ from dialects.tile_attrs import (
 )
 
 SCOPES = ("rank", "world")
+MAX_COUNTERS = 1 << 20
+"""Far above any machine's limit; keeps tables of a hand-written event small."""
 
 
 @irdl_attr_definition
@@ -144,7 +145,7 @@ class ThresholdText(CustomDirective):
 
 
 @irdl_op_definition
-class ProgramOp(LocatedOp):
+class ProgramOp(ProgramLike):
     """
     The program that every rank runs.
 
@@ -162,17 +163,6 @@ class ProgramOp(LocatedOp):
 
     name = "npu.program"
 
-    sym_name = prop_def(SymbolNameConstraint())
-    machine = prop_def(StringAttr)
-    mode = prop_def(StringAttr)
-    policy = prop_def(StringAttr)
-    spec = prop_def(DictionaryAttr)
-    groups = prop_def(ArrayAttr[DenseArrayBase[I64]])
-    row_chunks = prop_def(IntegerAttr[I64])
-    body = region_def("single_block")
-
-    traits = traits_def(NoTerminator())
-
     assembly_format = (
         "$sym_name `on` $machine `mode` $mode `policy` $policy $spec"
         " `groups` $groups `row_chunks` $row_chunks $body attr-dict"
@@ -180,6 +170,10 @@ class ProgramOp(LocatedOp):
 
     def __init__(self, properties: dict[str, Attribute], body: Region):
         super().__init__(properties=properties, regions=[body])
+
+    def verify_(self) -> None:
+        super().verify_()
+        self.verify_body(BufferOp, EventOp, QueueOp, Instruction)
 
 
 @irdl_op_definition
@@ -234,7 +228,12 @@ class EventOp(LocatedOp):
         self.properties["ids"] = ints_attr(ids)
 
     def verify_(self) -> None:
-        size = self.experts.value.data * self.parts.value.data
+        experts, parts = self.experts.value.data, self.parts.value.data
+        size = experts * parts
+        if min(experts, parts) < 1 or size > MAX_COUNTERS:
+            raise VerifyException(
+                f"an event has 1 to {MAX_COUNTERS} counters, got {experts} x {parts}"
+            )
         if self.ids is not None and len(self.ids) != size:
             raise VerifyException(f"expected {size} ids, got {len(self.ids)}")
 
@@ -266,6 +265,11 @@ class QueueOp(LocatedOp):
 
     def __init__(self, team: TeamAttr, body: Region):
         super().__init__(properties={"team": team}, regions=[body])
+
+    def verify_(self) -> None:
+        for op in self.body.block.ops:
+            if not isinstance(op, Instruction):
+                raise VerifyException(f"{op.name} is not an instruction of a queue")
 
 
 class Instruction(LocatedOp):
@@ -375,8 +379,9 @@ class PutMemSignalOp(Instruction):
 
     def verify_(self) -> None:
         super().verify_()
-        one_of("kind", self.kind.data, EXCHANGES)
-        one_of("transport", self.transport.data, TRANSPORTS)
+        index = self.expert.value.data, self.group.value.data
+        check_exchange(self.kind.data, *index, self.scale is not None)
+        check_put(self.transport.data, self.chunks.value.data)
 
 
 @irdl_op_definition
@@ -409,11 +414,9 @@ class TaskOp(Instruction):
 
     def verify_(self) -> None:
         super().verify_()
-        sizes = self.base.get_values()
-        if len(sizes) not in (1, 3) or min(sizes) < 1:
-            raise VerifyException(
-                f"base must be [m] or [m, n, k], all positive, got {list(sizes)}"
-            )
+        if not self.reads or not self.writes:
+            raise VerifyException("a task reads and writes at least one region")
+        check_task(self.op.data, self.base)
 
 
 @irdl_op_definition

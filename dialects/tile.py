@@ -8,52 +8,34 @@ order of the operations in the block. All ranks run the same program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from xdsl.dialects.builtin import (
     I64,
-    AnyFloat,
     ArrayAttr,
     DenseArrayBase,
     DictionaryAttr,
     IntegerAttr,
     StringAttr,
-    SymbolNameConstraint,
     UnitAttr,
     i64,
 )
 from xdsl.ir import (
-    Attribute,
     Dialect,
     SSAValue,
 )
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
-    region_def,
     result_def,
-    traits_def,
     var_operand_def,
 )
-from xdsl.irdl.declarative_assembly_format import (
-    AttributeVariable,
-    CustomDirective,
-    ParsingState,
-    PrintingState,
-    irdl_custom_directive,
-)
-from xdsl.parser import Parser
-from xdsl.printer import Printer
-from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.base import LocatedOp, int_attr
+from dialects.declarations import BUFFER_FORMAT, BufferLike, BufferText, ProgramLike
 from dialects.tile_attrs import (
     EXCHANGES,
-    ROLES,
-    SPACES,
     TRANSPORTS,
     NameText,
     RegionAttr,
@@ -64,12 +46,11 @@ from dialects.tile_attrs import (
     TeamText,
     TokenType,
     one_of,
-    printed,
 )
 
 
 @irdl_op_definition
-class ProgramOp(LocatedOp):
+class ProgramOp(ProgramLike):
     """
     A layer cut into tasks. `groups` are the relative sources of every group.
 
@@ -83,129 +64,19 @@ class ProgramOp(LocatedOp):
 
     name = "tile.program"
 
-    sym_name = prop_def(SymbolNameConstraint())
-    machine = prop_def(StringAttr)
-    mode = prop_def(StringAttr)
-    policy = prop_def(StringAttr)
-    spec = prop_def(DictionaryAttr)
-    groups = prop_def(ArrayAttr[DenseArrayBase[I64]])
-    row_chunks = prop_def(IntegerAttr[I64])
-    body = region_def("single_block")
-
-    traits = traits_def(NoTerminator())
-
     assembly_format = (
         "$sym_name `on` $machine `mode` $mode `policy` $policy $spec"
         " `groups` $groups `row_chunks` $row_chunks $body attr-dict"
     )
 
     def verify_(self) -> None:
-        ks = sorted(k for group in self.group_lists() for k in group)
-        if ks != list(range(len(ks))) or not ks or 0 not in self.group_lists()[0]:
-            raise VerifyException(
-                "groups must be a partition of 0..R-1 with 0 in the first,"
-                f" got {self.group_lists()}"
-            )
-
-    def group_lists(self) -> tuple[tuple[int, ...], ...]:
-        """The groups as plain tuples."""
-        groups = (cast("Sequence[int]", g.get_values()) for g in self.groups)
-        return tuple(tuple(g) for g in groups)
-
-
-class BufferLike(LocatedOp):
-    """A buffer declaration; the same at both lower levels.
-
-    `rows` x `cols` of `element`. In space "weight" `rows` is K and `experts` counts the
-    matrices; elsewhere `rows` is the capacity and `formula` says where it comes from.
-    """
-
-    sym_name = prop_def(SymbolNameConstraint())
-    space = prop_def(StringAttr)
-    rows = prop_def(IntegerAttr[I64])
-    cols = prop_def(IntegerAttr[I64])
-    experts = opt_prop_def(IntegerAttr[I64])
-    element = prop_def(AnyFloat)
-    role = prop_def(StringAttr)
-    symmetric = opt_prop_def(UnitAttr)
-    formula = opt_prop_def(StringAttr)
-
-    def __init__(
-        self,
-        name: str,
-        space: str,
-        rows: int,
-        cols: int,
-        element: Attribute,
-        role: str,
-        experts: int | None = None,
-        formula: str = "",
-        symmetric: bool = False,
-    ):
-        super().__init__(
-            properties={
-                "sym_name": StringAttr(name),
-                "space": StringAttr(space),
-                "rows": int_attr(rows),
-                "cols": int_attr(cols),
-                "element": element,
-                "role": StringAttr(role),
-                "experts": None if experts is None else int_attr(experts),
-                "formula": StringAttr(formula) if formula else None,
-                "symmetric": UnitAttr() if symmetric else None,
-            }
-        )
-
-    def verify_(self) -> None:
-        one_of("space", self.space.data, SPACES)
-        one_of("role", self.role.data, ROLES)
-        if self.rows.value.data < 1 or self.cols.value.data < 1:
-            raise VerifyException("a buffer has at least one row and one column")
-        if (self.space.data == "weight") != (self.experts is not None):
-            raise VerifyException("weights, and only weights, count experts")
-
-
-@irdl_custom_directive
-class BufferText(CustomDirective):
-    """`@w_up weight 4 x 64 x 32 bf16 weight symmetric formula "..."`."""
-
-    sym_name: AttributeVariable
-    space: AttributeVariable
-    experts: AttributeVariable
-    rows: AttributeVariable
-    cols: AttributeVariable
-    element: AttributeVariable
-    role: AttributeVariable
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        self.sym_name.set(state, parser.parse_symbol_name())
-        self.space.set(state, StringAttr(parser.parse_identifier()))
-        sizes = [parser.parse_integer()]
-        while parser.parse_optional_keyword("x") is not None:
-            sizes.append(parser.parse_integer())
-        if not 2 <= len(sizes) <= 3:
-            parser.raise_error(f"expected 2 or 3 sizes, got {len(sizes)}")
-        names = (self.experts, self.rows, self.cols)[-len(sizes) :]
-        for variable, size in zip(names, sizes, strict=True):
-            variable.set(state, int_attr(size))
-        self.element.set(state, parser.parse_type())
-        self.role.set(state, StringAttr(parser.parse_identifier()))
-
-    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        op = cast(BufferLike, op)
-        state.print_whitespace(printer)
-        printer.print_symbol_name(op.sym_name.data)
-        sizes = [a.value.data for a in (op.experts, op.rows, op.cols) if a is not None]
-        printer.print_string(f" {op.space.data} {' x '.join(map(str, sizes))} ")
-        printer.print_attribute(op.element)
-        printer.print_string(f" {op.role.data}")
-        printed(state)
-
-
-BUFFER_FORMAT = (
-    "custom<BufferText>($sym_name, $space, $experts, $rows, $cols, $element, $role)"
-    " (`symmetric` $symmetric^)? (`formula` $formula^)? attr-dict"
-)
+        super().verify_()
+        self.verify_body(BufferOp, TileOp, AwaitOp)
+        made: set[SSAValue] = set()
+        for op in self.body.block.ops:
+            if not made.issuperset(op.operands):
+                raise VerifyException(f"nothing before {op.name} makes what it needs")
+            made.update(op.results)
 
 
 @irdl_op_definition
@@ -293,10 +164,36 @@ class TaskOp(TileOp):
     def verify_(self) -> None:
         if not self.reads or not self.writes:
             raise VerifyException("a task reads and writes at least one region")
-        if self.base is not None and len(self.base) not in (1, 3):
-            raise VerifyException(
-                f"base must be [m] or [m, n, k], got {len(self.base)} numbers"
-            )
+        check_task(self.op.data, self.base)
+
+
+def check_task(op: str, base: DenseArrayBase[I64] | None) -> None:
+    """Raise a VerifyException for a name that cannot be printed or a wrong base."""
+    if not op.isidentifier():
+        raise VerifyException(f"op must be a word, got '{op}'")
+    sizes = (1,) if base is None else base.get_values()
+    if len(sizes) not in (1, 3) or min(sizes) < 1:
+        raise VerifyException(
+            f"base must be [m] or [m, n, k], all positive, got {list(sizes)}"
+        )
+
+
+def check_exchange(kind: str, expert: int, group: int, scale: bool) -> None:
+    """Raise a VerifyException for an exchange that means nothing."""
+    one_of("kind", kind, EXCHANGES)
+    if min(expert, group) < 0:
+        raise VerifyException(
+            f"expert and group must not be negative, got [{expert}, {group}]"
+        )
+    if scale and kind != "dispatch":
+        raise VerifyException("only a dispatch scales rows")
+
+
+def check_put(transport: str, chunks: int) -> None:
+    """Raise a VerifyException for an unknown transport or no chunk at all."""
+    one_of("transport", transport, TRANSPORTS)
+    if chunks < 1:
+        raise VerifyException(f"chunks must be at least 1, got {chunks}")
 
 
 class ExchangeLike(TileOp):
@@ -310,14 +207,8 @@ class ExchangeLike(TileOp):
     scale = opt_prop_def(UnitAttr)
 
     def verify_(self) -> None:
-        one_of("kind", self.kind.data, EXCHANGES)
-        if self.expert.value.data < 0 or self.group.value.data < 0:
-            raise VerifyException(
-                "expert and group must not be negative,"
-                f" got [{self.expert.value.data}, {self.group.value.data}]"
-            )
-        if self.scale is not None and self.kind.data != "dispatch":
-            raise VerifyException("only a dispatch scales rows")
+        index = self.expert.value.data, self.group.value.data
+        check_exchange(self.kind.data, *index, self.scale is not None)
 
 
 _EXCHANGE = (
@@ -405,11 +296,7 @@ class PutOp(ExchangeLike):
 
     def verify_(self) -> None:
         super().verify_()
-        one_of("transport", self.transport.data, TRANSPORTS)
-        if self.chunks.value.data < 1:
-            raise VerifyException(
-                f"chunks must be at least 1, got {self.chunks.value.data}"
-            )
+        check_put(self.transport.data, self.chunks.value.data)
 
 
 @irdl_op_definition

@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from dialects import moe, tile
 from dialects.base import int_attr, ints_attr
+from dialects.moe_rowwise import MoeOp
 from dialects.moe_types import (
     Access,
     RoutedType,
@@ -123,9 +124,9 @@ class _Tiler:
         parts = -(-size // (self.machine.l2_bytes // 4))
         return max(1, min(parts, self.layer.max_tokens))
 
-    def body_ops(self) -> Iterator[moe.MoeOp]:
+    def body_ops(self) -> Iterator[MoeOp]:
         for op in self.op.body.block.ops:
-            if isinstance(op, moe.MoeOp):
+            if isinstance(op, MoeOp):
                 yield op
 
     def values(self) -> Iterator[SSAValue]:
@@ -158,7 +159,7 @@ class _Tiler:
     def fresh_name(self, value: SSAValue) -> str:
         """The value's own name if the text gave one, else its operator's stem."""
         owner = value.owner
-        stem = owner.STEM if isinstance(owner, moe.MoeOp) else "in"
+        stem = owner.STEM if isinstance(owner, MoeOp) else "in"
         name = base = value.name_hint or stem
         taken = set(self.names.values())
         number = 2
@@ -215,7 +216,7 @@ class _Tiler:
         experts, groups = range(self.layer.local_experts), range(len(self.groups))
         return [(e, g) for e in experts for g in groups]
 
-    def cut(self, op: moe.MoeOp) -> None:
+    def cut(self, op: MoeOp) -> None:
         """One task for each part of the operator's result."""
         spec = op.split_spec()
         made: dict[Index, SSAValue] = {}
@@ -239,7 +240,7 @@ class _Tiler:
         self.tokens[op.results[0]] = made
 
     def inputs(
-        self, op: moe.MoeOp, spec: SplitSpec, index: Index
+        self, op: MoeOp, spec: SplitSpec, index: Index
     ) -> tuple[list[tile.RegionAttr], list[SSAValue]]:
         """What the tile `index` reads, and the tokens of the tasks that wrote it."""
         regions: list[tile.RegionAttr] = []

@@ -26,6 +26,7 @@ from xdsl.utils.frontend import Frontend
 from xdsl.utils.lexer import Input, Span
 
 from dialects import moe
+from dialects.moe_rowwise import ACTIVATION_OPS, AddOp, SwigluOaiOp
 from dialects.moe_types import RoutedType, SlotsType
 from hpc.schedule.layer import Layer
 from hpc.spec.attr import PlanPins, spec_attr
@@ -39,7 +40,7 @@ ELEMENTS: dict[str, BFloat16Type | Float16Type | Float32Type] = {
     "fp32": f32,
 }
 
-ACTIVATIONS = {op.name.removeprefix("moe."): op for op in moe.ACTIVATION_OPS}
+ACTIVATIONS = {op.name.removeprefix("moe."): op for op in ACTIVATION_OPS}
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,9 @@ class _LayerBuilder:
             case "reduce":
                 return moe.ReduceOp(args[0], router if uses_router else None)
             case "add":
-                return moe.AddOp(*args)
+                return AddOp(*args)
             case "swiglu_oai":
                 params = dict(step.params)
-                return moe.SwigluOaiOp(args[0], params["alpha"], params["limit"])
+                return SwigluOaiOp(args[0], params["alpha"], params["limit"])
             case name:
                 return ACTIVATIONS[name](args[0])

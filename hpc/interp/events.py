@@ -9,7 +9,8 @@ work; `event_set_us` per Set, after which the signal travels `event_visible_us`.
   both are done, plus `put_issue_us`. One hop after it began, it starts to occupy the
   ingress link and HBM of the destination: bandwidth there is booked at arrival, so a
   transfer that comes late never blocks one that came earlier. It is delivered, and its
-  signal on its way, when every leg is done. An own-rank put is one copy in HBM.
+  signal on its way, when every leg is done. An own-rank put is one copy in HBM. A put
+  without a signal holds its core until delivery, so that a barrier covers it.
 - HBM and links are shared equally (`hbm="shared"`, see `pool`) or served first come,
   first served (`hbm="fifo"`). Puts draw from HBM at most at a core's put rate.
 - A collective moves at `collective_gbps` instead, with no limit per core.
@@ -193,7 +194,8 @@ class SharedEngine(State):
             self.ready[put] = now + (self.machine.hop_us if remote else 0.0)
             self.sent_at[put] = now
             self._deliver(put, now)
-            self._sent(put, now)
+            if self.signalled[tile]:
+                self._sent(put, now)
             return
         weight = UNCAPPED if self.collective[tile] else self.put_weight
         flow = self.cores + 2 * put
@@ -241,7 +243,8 @@ class SharedEngine(State):
         self.sent_at[put] = now
         self.ready[put] = now + (self.machine.hop_us if remote else 0.0)
         self._received(put, now)
-        self._sent(put, now)
+        if self.signalled[put % self.per_put]:
+            self._sent(put, now)
 
     def _received(self, put: int, now: float) -> None:
         self.recv_left[put] -= 1
@@ -254,9 +257,12 @@ class SharedEngine(State):
         heappush(self.events, (now + self.machine.put_issue_us, core))
 
     def _deliver(self, put: int, now: float) -> None:
-        when = max(now, self.ready[put]) + self.machine.put_issue_us
+        arrived = max(now, self.ready[put])
+        when = arrived + self.machine.put_issue_us
         self.delivered[put] = when
         tile = put % self.per_put
+        if not self.signalled[tile]:
+            self._sent(put, arrived)
         base = (put // self.per_put + self.shift[tile]) % self.ranks * self.per_rank
         for gate in self.put_gates[tile]:
             self._signal(base + gate, when)

@@ -33,7 +33,8 @@ class FifoEngine(SharedEngine):
             sent = max(sent, now + size / self.put_core_rate)
         self.sent_at[put] = sent
         self.ready[put] = sent
-        self._sent(put, sent)
+        if self.signalled[tile]:
+            self._sent(put, sent)
         if remote:
             self.ready[put] += self.machine.hop_us
             heappush(self.events, (self.ready[put], self.key_recv + put))

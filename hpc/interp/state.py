@@ -131,6 +131,7 @@ class State:
         self.shift: list[int] = tiles.shift.tolist()
         self.put_gates: list[tuple[int, ...]] = [()] * self.per_put
         self.collective = bytearray(self.per_put)
+        self.signalled = bytearray(self.per_put)
         for (q, i), first in tiles.first.items():
             put = self.schedule.queues[q].code[i]
             assert isinstance(put, Put)
@@ -138,6 +139,7 @@ class State:
             for t in range(first, first + self._put_step(q, i).tiles):
                 self.put_gates[t] = signals
                 self.collective[t] = put.transport == "collective"
+                self.signalled[t] = put.event is not None
         self.next_tile = [0] * self.cores
         self.put_core = array("i", bytes(4 * count))
         self.send_left = bytearray(count)

@@ -81,12 +81,12 @@ def choose_groups(
 ) -> int:
     """Groups when nobody pinned them.
 
-    More groups let a GMM start earlier but repeat its fixed costs and, beyond what L2
-    keeps, its weights. A group should bring a GMM at least two base tiles of rows
-    (256), counters must fit the machine, and there are at most four; own rows get a
-    group of their own whenever counters allow. `rows_per_source` is the mean rows of
-    one expert from one rank.
+    More groups let a GMM start earlier, but each reads the expert's weights again: that
+    is hidden only while a group's rows keep the cube busy for longer than the weights
+    take to stream, rows >= peak FLOP/s / HBM bytes/s (about 244 at 354 TFLOPS and
+    1.45 TB/s), and counters must fit the machine. There are at most four groups.
+    `rows_per_source` is the mean rows of one expert from one rank.
     """
     most = min(ep, 4, (max_events - 1) // (EVENTS_PER_PART * local_experts))
     rows = rows_per_source * ep
-    return max(1, min(most, max(2, int(rows // 256))))
+    return max(1, min(most, int(rows // 256)))

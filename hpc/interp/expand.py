@@ -240,7 +240,8 @@ class _Pricer:
         low, corner = _bottom_tiles(high, wide, residue)
         right = held - before - corner
         whole = before - low
-        time = whole * cost.tile_us(task.base.m, min(task.base.n, n))[0]
+        time = np.zeros(held.shape)
+        time += whole * cost.tile_us(task.base.m, min(task.base.n, n))[0]
         time += right * cost.tile_us(task.base.m, edge_n)[0]
         drain = np.zeros(self.ranks)
         fill = np.zeros(self.ranks)
@@ -283,8 +284,8 @@ class _Pricer:
             )
             for n in unique.tolist()
         ]
-        time = np.array(price)[inverse].reshape(mine.shape)
-        return time, mine * float(row_bytes)
+        table = np.array(price, dtype=np.float64)
+        return table[inverse].reshape(mine.shape), mine.astype(np.float64) * row_bytes
 
     def _row_reads(self, task: Task) -> tuple[int, int]:
         """(elements, bytes) that one row of a vector task's result reads."""
@@ -306,12 +307,11 @@ def _bottom_tiles(high: Ints, wide: int, residue: Ints) -> tuple[Ints, Ints]:
     ranks, team = residue.shape
     # residue[r, c] = (c - offset) mod team, so core of tile t is (t + offset) mod team.
     offset = (-residue[:, 0]) % team
-    column = np.arange(wide)
-    tile = column * high[:, None] + high[:, None] - 1
-    core = (offset[:, None] + tile) % team
-    flat = core + np.arange(ranks)[:, None] * team
-    low = np.bincount(flat[:, :-1].ravel(), minlength=ranks * team)
-    corner = np.bincount(flat[:, -1], minlength=ranks * team)
+    last: Ints = np.arange(1, wide + 1, dtype=np.int64) * high[:, None] - 1
+    core: Ints = (offset[:, None] + last) % team
+    core += np.arange(ranks, dtype=np.int64)[:, None] * team
+    low = np.bincount(core[:, :-1].ravel(), minlength=ranks * team)
+    corner = np.bincount(core[:, -1], minlength=ranks * team)
     some = (high > 0)[:, None]
     shape = (ranks, team)
     return low.reshape(shape) * some, corner.reshape(shape) * some
@@ -319,7 +319,11 @@ def _bottom_tiles(high: Ints, wide: int, residue: Ints) -> tuple[Ints, Ints]:
 
 def _spread(total: Ints, tiles: Ints, held: Ints) -> Floats:
     """`total` of each rank over its cores, in proportion to the tiles they hold."""
-    return held * (total / np.maximum(tiles, 1))[:, None]
+    return held * _ratio(total, np.maximum(tiles, 1))[:, None]
+
+
+def _ratio(total: Ints, parts: Ints) -> Floats:
+    return total.astype(np.float64) / parts.astype(np.float64)
 
 
 def _put_tiles(schedule: Schedule, rows: RowTable) -> PutTiles:
@@ -339,7 +343,8 @@ def _put_tiles(schedule: Schedule, rows: RowTable) -> PutTiles:
             table = rows.received if back else rows.sent
             n = table[:, put.expert, ks]
             bounds = np.arange(put.chunks + 1) * n[:, :, None] // put.chunks
-            sizes.append(_flat(np.diff(bounds)) * float(row_bytes[put.dest.buffer]))
+            tile_rows = np.diff(bounds).reshape(len(n), -1).astype(np.float64)
+            sizes.append(tile_rows * row_bytes[put.dest.buffer])
             shifts.append(np.repeat(-ks if back else ks, put.chunks))
             combine += [back] * (len(ks) * put.chunks)
     if not sizes:
@@ -351,7 +356,3 @@ def _put_tiles(schedule: Schedule, rows: RowTable) -> PutTiles:
         np.array(combine, dtype=np.bool_),
         np.concatenate(sizes, axis=1),
     )
-
-
-def _flat(sizes: Ints) -> Ints:
-    return sizes.reshape(sizes.shape[0], -1)

@@ -62,45 +62,28 @@ def chain_depth(nodes: list[Node], cross_us: float, put_us: float) -> float:
     operators of one unit, may share a core and cost nothing. 0 if buffers are reused so
     that the operators do not form an order.
     """
-    makers: dict[str, list[Node]] = {}
-    for node in nodes:
-        makers.setdefault(node.write, []).append(node)
     depth: dict[Node, float] = {}
-    for _ in nodes:
-        before = dict(depth)
-        for node in nodes:
-            earlier = [m for name in node.reads for m in makers.get(name, ())]
+    left = nodes
+    while left:
+        ready = [node for node in left if not _makers(node, left)]
+        if not ready:
+            return 0.0
+        for node in ready:
+            earlier = _makers(node, nodes)
             depth[node] = max(
-                (
-                    depth.get(made, 0.0) + _edge(made, node, cross_us, put_us)
-                    for made in earlier
-                ),
+                (depth[made] + _edge(made, node, cross_us, put_us) for made in earlier),
                 default=0.0,
             )
-        if depth == before:
-            return max(depth.values(), default=0.0)
-    return max(depth.values(), default=0.0) if _ordered(nodes, makers) else 0.0
+        left = [node for node in left if node not in depth]
+    return max(depth.values(), default=0.0)
+
+
+def _makers(node: Node, nodes: list[Node]) -> list[Node]:
+    """Those of `nodes` that write what `node` reads."""
+    return [made for made in nodes if made.write in node.reads]
 
 
 def _edge(made: Node, node: Node, cross_us: float, put_us: float) -> float:
     if made.unit == node.unit:
         return 0.0
     return put_us if made.is_put else cross_us
-
-
-def _ordered(nodes: list[Node], makers: dict[str, list[Node]]) -> bool:
-    """Do the operators form an order (no operator depends on itself)?"""
-    left = list(nodes)
-    while left:
-        waiting = set(left)
-        ready = [
-            node
-            for node in left
-            if not any(
-                m in waiting for name in node.reads for m in makers.get(name, ())
-            )
-        ]
-        if not ready:
-            return False
-        left = [node for node in left if node not in ready]
-    return True

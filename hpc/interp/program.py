@@ -85,7 +85,7 @@ def _barrier_gates(
 ) -> dict[int, int]:
     """Appends a gate per barrier; maps the nth barrier of a queue to its gate."""
     lists = [[i for i in q.code if isinstance(i, Barrier)] for q in schedule.queues]
-    most = max(lists, key=len, default=[])
+    most: list[Barrier] = max([[], *lists], key=len)
     cores = sum(queue.team.size for queue in schedule.queues)
     found: dict[int, int] = {}
     for n, barrier in enumerate(most):

@@ -202,7 +202,7 @@ def _waits(run: Run, q: int) -> dict[str, Floats]:
 
 def _utilization(run: Run, latency_us: float) -> dict[str, float]:
     ranks = run.schedule.layer.ep
-    busy = dict.fromkeys(UNITS, 0.0)
+    busy: dict[str, float] = dict.fromkeys(UNITS, 0.0)
     for q, queue in enumerate(run.schedule.queues):
         start = np.minimum(run.block(run.start, q), latency_us)
         end = np.minimum(run.block(run.end, q), latency_us)

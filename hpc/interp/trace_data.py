@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +68,11 @@ def trace_of(run: Run) -> TraceData:
     rows = np.concatenate(parts, axis=1) if parts else np.zeros((9, 0))
     rank, queue, core, start = rows[0], rows[3], rows[2], rows[7]
     rows = rows[:, np.lexsort((start, core, queue, rank))]
-    whole = rows[:7].astype(np.int32)
-    return TraceData(units, causes, *whole, rows[7], rows[8], *_puts(run))
+    names = ("rank", "unit", "core", "queue", "instr", "kind", "cause")
+    whole = dict(zip(names, rows[:7].astype(np.int32), strict=True))
+    return TraceData(
+        units, causes, **whole, start_us=rows[7], end_us=rows[8], **_puts(run)
+    )
 
 
 def _intervals(run: Run, q: int, kind: int, causes: tuple[str, ...]) -> Floats:
@@ -105,9 +108,7 @@ def _intervals(run: Run, q: int, kind: int, causes: tuple[str, ...]) -> Floats:
     return np.array([np.asarray(column, dtype=np.float64) for column in columns])
 
 
-def _puts(
-    run: Run,
-) -> tuple[Ints, Ints, Ints, Ints, Floats, Floats, Floats, Floats, Floats]:
+def _puts(run: Run) -> dict[str, npt.NDArray[Any]]:
     tiles, ranks = run.work.puts, run.schedule.layer.ep
     queue = np.zeros(len(tiles.shift), dtype=np.int32)
     instr = np.zeros(len(tiles.shift), dtype=np.int32)
@@ -116,14 +117,14 @@ def _puts(
         queue[first:], instr[first:] = q, i
     remote = run.put_source != run.put_dest
     hop = np.where(remote, run.machine.hop_us, 0.0)
-    return (
-        run.put_source.astype(np.int32),
-        run.put_dest.astype(np.int32),
-        np.tile(queue, ranks),
-        np.tile(instr, ranks),
-        tiles.bytes.ravel(),
-        run.put_begin,
-        run.put_sent,
-        run.put_begin + hop,
-        run.put_delivered,
-    )
+    return {
+        "put_source": run.put_source.astype(np.int32),
+        "put_dest": run.put_dest.astype(np.int32),
+        "put_queue": np.tile(queue, ranks),
+        "put_instr": np.tile(instr, ranks),
+        "put_bytes": tiles.bytes.ravel(),
+        "put_begin_us": run.put_begin,
+        "put_sent_us": run.put_sent,
+        "put_arrive_us": run.put_begin + hop,
+        "put_delivered_us": run.put_delivered,
+    }

@@ -22,15 +22,23 @@ from dialects.moe_types import (
     as_tensor,
     cols_of,
     element_of,
+    slots_of,
     space_of,
 )
-from hpc.interp.routing import routing_counts
 from hpc.machine.record import Machine
 from hpc.schedule.capacity import Bound, receive_bound
 from hpc.schedule.layer import Layer
 from hpc.schedule.policy import Policy, choose_groups, partition
 from hpc.spec.attr import PlanPins, layer_of, params_attr, pins_of, routing_of
-from passes.program import fail, machine_of, policy_of, programs
+from passes.program import (
+    chosen,
+    counts_of,
+    fail,
+    machine_of,
+    policy_of,
+    programs,
+    read_spec,
+)
 
 Index = tuple[int | None, int | None]
 
@@ -62,7 +70,10 @@ class MoeTilePass(ModulePass):
       %1 = tile.task swiglu (@p[*, 1]) -> (@a[*, 1])
     }
     ```
-    Refuses: unknown policy or machine, more groups than ranks, a module without layer.
+    With communication, a pin `row_chunks` is for the puts and only the option cuts
+    token buffers. Refuses: unknown policy or machine, more groups than ranks or parts
+    than tokens, a spec that lacks something or does not fit the types, a module without
+    layer.
     """
 
     name = "moe-tile"
@@ -91,11 +102,14 @@ class _Tiler:
     ops: list[Operation] = field(default_factory=list[Operation])
 
     def __post_init__(self) -> None:
-        self.layer: Layer = layer_of(self.op.sym_name.data, self.op.spec)
-        self.pins: PlanPins = pins_of(self.op.spec)
+        name, spec = self.op.sym_name.data, self.op.spec
+        self.layer: Layer = read_spec(self.op, lambda: layer_of(name, spec))
+        self.pins: PlanPins = read_spec(self.op, lambda: pins_of(spec))
+        self.check_shapes()
         self.machine: Machine = machine_of(self.op, self.op.machine.data)
-        name = self.options.policy or self.pins.policy or "list"
-        self.policy: Policy = policy_of(self.op, name)
+        option = self.options.policy
+        policy = option if option is not None else self.pins.policy or "list"
+        self.policy: Policy = policy_of(self.op, policy)
         self.groups = self.pick_groups()
         self.row_chunks = self.pick_row_chunks()
 
@@ -103,26 +117,52 @@ class _Tiler:
         layer = self.layer
         rows = layer.max_tokens * layer.top_k / layer.experts
         limit = self.machine.max_events
-        count = self.options.groups or self.pins.groups or self.policy.groups
+        option = chosen(self.op, "groups", self.options.groups, layer.ep)
+        pin = chosen(self.op, "the pin groups", self.pins.groups, layer.ep)
+        count = option or pin or self.policy.groups
         if count is None:
             count = choose_groups(layer.ep, layer.local_experts, rows, limit)
-        if not 1 <= count <= layer.ep:
-            raise fail(self.op, f"groups must be 1 to ep = {layer.ep}, got {count}")
         return partition(layer.ep, count)
 
     def pick_row_chunks(self) -> int:
         """Parts of token buffers; several only where nothing is routed, so that what
         one operator wrote is still in L2 when the next reads it."""
-        chosen = self.options.row_chunks or self.pins.row_chunks
-        routed = any(isinstance(op, moe.DispatchOp) for op in self.body_ops())
-        if routed or self.policy.phased:
+        most = max(1, self.layer.max_tokens)
+        option = chosen(self.op, "row_chunks", self.options.row_chunks, most)
+        if option is not None:
+            return option
+        if any(op.split_spec().exchange for op in self.body_ops()):
+            return 1  # the pin is for the puts then, see tile-lower-comm
+        pin = chosen(self.op, "the pin row_chunks", self.pins.row_chunks, most)
+        if pin is not None:
+            return pin
+        if self.policy.phased:
             return 1
-        if chosen is not None:
-            return min(chosen, self.layer.max_tokens)
         columns = sum(cols_of(v.type) for v in self.values())
         size = columns * self.layer.max_tokens * self.layer.element_bytes
         parts = -(-size // (self.machine.l2_bytes // 4))
-        return max(1, min(parts, self.layer.max_tokens))
+        return max(1, min(parts, most))
+
+    def check_shapes(self) -> None:
+        """The values of the body have the sizes that the spec says."""
+        layer = self.layer
+        slots = f"{layer.max_tokens} tokens x {layer.top_k} slots"
+        for value in self.values():
+            type_ = value.type
+            match space_of(type_):
+                case Space.ROUTED:
+                    assert isinstance(type_, RoutedType)
+                    got, want = type_.experts.data, layer.local_experts
+                case Space.SLOT:
+                    got, want = "{} tokens x {} slots".format(*slots_of(type_)), slots
+                case Space.WEIGHT:
+                    got, want = as_tensor(type_).get_shape()[0], layer.local_experts
+                case Space.TOKEN:
+                    got, want = as_tensor(type_).get_shape()[0], layer.max_tokens
+            if got != want:
+                raise fail(
+                    self.op, f"{type_} does not fit the spec: {want}, and not {got}"
+                )
 
     def body_ops(self) -> Iterator[MoeOp]:
         for op in self.op.body.block.ops:
@@ -187,8 +227,8 @@ class _Tiler:
     def receive_bound(self) -> Bound | None:
         if not any(isinstance(v.type, RoutedType) for v in self.values()):
             return None
-        counts = routing_counts(self.layer, routing_of(self.op.spec))
-        return receive_bound(self.layer, counts)
+        routing = read_spec(self.op, lambda: routing_of(self.op.spec))
+        return receive_bound(self.layer, counts_of(self.op, self.layer, routing))
 
     def buffer(self, value: SSAValue, role: str, bound: Bound | None) -> tile.BufferOp:
         type_, name = value.type, self.names[value]

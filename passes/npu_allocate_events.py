@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from dialects import npu
 from dialects.base import int_attr
-from passes.program import ProgramInfo, fail, programs
+from passes.program import ProgramInfo, chosen, fail, flat_program, programs
 
 Key = tuple[str, int, int]
 
@@ -36,8 +36,8 @@ class NpuAllocateEventsPass(ModulePass):
     npu.event @a_ready 1 x 2 ids [0, 1]
     npu.wait_flag @a_ready[0, 1] >= 4 on aic[0:4]
     ```
-    Needs `npu-insert-flags`, before `npu-outline-queues`. Refuses programs that need
-    more counters than sharing can save.
+    Needs `npu-insert-flags`. Refuses outlined programs, and those that need more
+    counters than sharing can save.
     """
 
     name = "npu-allocate-events"
@@ -46,9 +46,10 @@ class NpuAllocateEventsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op, npu.ProgramOp, self.name):
-            info = ProgramInfo(program)
-            limit = info.machine.max_events if self.limit is None else self.limit
-            _Allocator(program, limit).run()
+            flat_program(program, self.name)
+            most = ProgramInfo(program).machine.max_events
+            limit = chosen(program, "limit", self.limit, most)
+            _Allocator(program, limit or most).run()
 
 
 class _Allocator:
@@ -57,7 +58,17 @@ class _Allocator:
         self.limit = limit
         self.ops = list(program.body.block.ops)
         self.waits = [op for op in self.ops if isinstance(op, npu.WaitFlagOp)]
-        self.need = {_key(op.flag): op.need.value.data for op in self.waits}
+        self.need = self.needs()
+
+    def needs(self) -> dict[Key, int]:
+        """Threshold of every counter, the same in all its waits."""
+        needs: dict[Key, int] = {}
+        for op in self.waits:
+            need = op.need.value.data
+            if needs.setdefault(_key(op.flag), need) != need:
+                name = op.flag.event.data
+                raise fail(op, f"two waits for one counter of @{name} differ")
+        return needs
 
     def run(self) -> None:
         width = self.block_width()
@@ -87,7 +98,7 @@ class _Allocator:
                 raise fail(
                     self.program,
                     f"the schedule needs {len(self.need)} events, {smaller} when all"
-                    f" experts share, and the machine has {self.limit};"
+                    f" experts share, and there are {self.limit};"
                     " use fewer groups or more ranks",
                 )
             count = smaller
@@ -125,7 +136,7 @@ class _Allocator:
             if flag is not None and _block(_key(flag), width) in waited:
                 raise fail(
                     op,
-                    f"{len(self.need)} events do not fit the machine's {self.limit},"
+                    f"{len(self.need)} events do not fit the {self.limit} there are,"
                     f" and sharing @{flag.event.data} between {width} experts would"
                     " hang; use fewer groups or more ranks",
                 )

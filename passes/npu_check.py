@@ -9,9 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from dialects import npu
-from hpc.interp.routing import routing_counts
 from hpc.schedule.check import Limits, check_schedule
-from passes.program import ProgramInfo, fail, programs
+from passes.program import ProgramInfo, counts_of, fail, programs
 from passes.to_schedule import to_schedule
 
 
@@ -43,7 +42,7 @@ class NpuCheckPass(ModulePass):
         for program in programs(op, npu.ProgramOp, self.name):
             schedule = to_schedule(program)
             limits = Limits.of(ProgramInfo(program).machine)
-            counts = routing_counts(schedule.layer, schedule.routing)
+            counts = counts_of(program, schedule.layer, schedule.routing)
             report = check_schedule(schedule, limits, counts)
             if report.violations:
                 texts = [str(violation) for violation in report.violations]

@@ -130,9 +130,8 @@ class _Flags(_Writer):
         if isinstance(op, tile.AwaitOp):
             puts = [s.owner for s in op.signals if isinstance(s.owner, tile.PutOp)]
             region = puts[0].dest
-            indices = (region.expert.data, region.part.data)
-            if len(puts) > 1:
-                indices = (0, 0)
+            # A put belongs to one await, so its part names no other await's counter.
+            indices = (max(0, region.expert.data), max(0, region.part.data))
             need = sum(self.signals(put) for put in puts)
             self.joins[op.token] = self.join(region.buffer.data, *indices, need)
             for signal in op.signals:
@@ -153,7 +152,7 @@ class _Flags(_Writer):
 
     def signals(self, put: tile.PutOp) -> int:
         """Signals that a put brings to each rank: one per source and chunk."""
-        group = self.info.groups[put.group.value.data]
+        group = self.info.group(put, put.group.value.data)
         return len(group) * put.chunks.value.data
 
     def translate(self, op: tile.TileOp) -> Iterator[Operation]:

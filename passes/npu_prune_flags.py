@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from dialects import npu
-from passes.program import programs
+from passes.program import flat_program, programs
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,14 @@ class NpuPruneFlagsPass(ModulePass):
       npu.wait_flag @a_ready[0, 0] >= 4 on aic[0:4]
     }
     ```
-    Needs `npu-insert-flags`, before `npu-outline-queues`.
+    Needs `npu-insert-flags`. Refuses outlined programs.
     """
 
     name = "npu-prune-flags"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op, npu.ProgramOp, self.name):
+            flat_program(program, self.name)
             _drop_implied_waits(program)
             _drop_unheard_signals(program)
 

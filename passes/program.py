@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import TypeVar
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from xdsl.ir import Operation
@@ -14,12 +15,15 @@ from xdsl.utils.exceptions import PassFailedException
 
 from dialects import npu, tile
 from dialects.base import LocatedOp, source_line
+from hpc.interp.routing import RoutingError, routing_counts
+from hpc.machine.ops import OpCost, op_cost
 from hpc.machine.record import Machine, MachineError, load_machine
-from hpc.schedule.layer import Layer
+from hpc.schedule.layer import Layer, Routing
 from hpc.schedule.policy import POLICIES, Policy
-from hpc.spec.attr import PlanPins, layer_of, pins_of
+from hpc.spec.attr import PlanPins, layer_of, pins_of, routing_of
 
 OpT = TypeVar("OpT", bound=LocatedOp)
+T = TypeVar("T")
 
 
 def programs(module: ModuleOp, kind: type[OpT], pass_name: str) -> list[OpT]:
@@ -38,6 +42,13 @@ def fail(op: Operation, message: str) -> PassFailedException:
     """A PassFailedException that begins with the source line of `op`, if known."""
     where = source_line(op.location)
     return PassFailedException(f"{where}: error: {message}" if where else message)
+
+
+def chosen(op: Operation, name: str, value: int | None, most: int) -> int | None:
+    """An option that was given, in 1..`most`; a failure naming the limit otherwise."""
+    if value is not None and not 1 <= value <= most:
+        raise fail(op, f"{name} must be 1 to {most}, got {value}")
+    return value
 
 
 def replace_body(program: tile.ProgramOp, ops: Sequence[Operation]) -> None:
@@ -60,11 +71,17 @@ class ProgramInfo:
 
     @cached_property
     def layer(self) -> Layer:
-        return layer_of(self.program.sym_name.data, self.spec)
+        return read_spec(
+            self.program, lambda: layer_of(self.program.sym_name.data, self.spec)
+        )
 
     @cached_property
     def pins(self) -> PlanPins:
-        return pins_of(self.spec)
+        return read_spec(self.program, lambda: pins_of(self.spec))
+
+    @cached_property
+    def routing(self) -> Routing:
+        return read_spec(self.program, lambda: routing_of(self.spec))
 
     @cached_property
     def machine(self) -> Machine:
@@ -76,8 +93,20 @@ class ProgramInfo:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        lists = (g.get_values() for g in self.program.groups)
-        return tuple(tuple(cast("Sequence[int]", g)) for g in lists)
+        groups = self.program.group_lists()
+        sources = sum(len(group) for group in groups)
+        if sources != self.layer.ep:
+            raise fail(
+                self.program,
+                f"the groups have {sources} sources, the spec {self.layer.ep} ranks",
+            )
+        return groups
+
+    def group(self, op: Operation, part: int) -> tuple[int, ...]:
+        """Group number `part`, which `op` names."""
+        if not 0 <= part < len(self.groups):
+            raise fail(op, f"no group {part}; there are {len(self.groups)}")
+        return self.groups[part]
 
     @property
     def rows_per_source(self) -> float:
@@ -85,17 +114,48 @@ class ProgramInfo:
         layer = self.layer
         return layer.max_tokens * layer.top_k / layer.experts
 
-    def part_rows(self, part: int) -> int:
-        """Mean rows of one expert from the sources of group `part`, at least 1."""
-        return max(1, round(self.rows_per_source * len(self.groups[part])))
+    def part_rows(self, op: Operation, part: int) -> int:
+        """Mean rows of one expert from the sources of group `part`, at least 1; `op`
+        names the part."""
+        return max(1, round(self.rows_per_source * len(self.group(op, part))))
+
+
+def cost_of(op: Operation, name: str) -> OpCost:
+    """The entry of operator `name` in the cost table, or a failure at `op`."""
+    try:
+        return op_cost(name)
+    except KeyError as error:
+        raise fail(op, str(error.args[0])) from error
+
+
+def flat_program(program: npu.ProgramOp, pass_name: str) -> None:
+    """Fail for a program that is outlined already."""
+    if any(isinstance(op, npu.QueueOp) for op in program.body.block.ops):
+        raise fail(program, f"{pass_name} comes before npu-outline-queues")
+
+
+def read_spec(op: Operation, read: Callable[[], T]) -> T:
+    """What `read` finds in the spec of `op`; its failures name the source line."""
+    try:
+        return read()
+    except PassFailedException as error:
+        raise fail(op, str(error)) from error
+
+
+def counts_of(op: Operation, layer: Layer, routing: Routing) -> NDArray[np.int64]:
+    """Rows by [source rank, expert]; a routing that does not fit is a failure."""
+    try:
+        return routing_counts(layer, routing)
+    except RoutingError as error:
+        raise fail(op, f"the routing does not fit: {error}") from error
 
 
 def machine_of(op: Operation, name: str) -> Machine:
     """The machine record, its errors as pass failures."""
     try:
         return load_machine(name)
-    except MachineError as error:
-        raise fail(op, str(error)) from error
+    except (MachineError, ValueError) as error:
+        raise fail(op, str(error).replace(": error:", ":")) from error
 
 
 def policy_of(op: Operation, name: str) -> Policy:

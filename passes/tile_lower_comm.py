@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
@@ -10,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from dialects import tile
-from passes.program import ProgramInfo, programs, replace_body
+from passes.program import ProgramInfo, chosen, programs, replace_body
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class TileLowerCommPass(ModulePass):
     %1 = tile.await(%0)
     %2 = tile.task gmm (@recv[0, 1], @w_up[0]) -> (@h[0, 1]) after(%1)
     ```
-    Needs `tile-place`.
+    Needs `tile-place`. Refuses more chunks than a rank has rows to send.
     """
 
     name = "tile-lower-comm"
@@ -48,10 +49,7 @@ class TileLowerCommPass(ModulePass):
 
 def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
     info = ProgramInfo(program)
-    if chunks is None:
-        chunks = info.pins.row_chunks
-    if chunks is None:
-        chunks = max(1, -(-round(info.rows_per_source) // info.policy.put_rows))
+    chunks = _chunks(info, chunks)
     transport = "collective" if info.policy.phased else "put"
     groups: dict[frozenset[Operation], list[tile.PutOp]] = {}
     exchanges: dict[SSAValue, tile.PutOp] = {}
@@ -61,7 +59,7 @@ def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
         if not isinstance(op, tile.ExchangeOp):
             ops.append(op)
             continue
-        put = tile.PutOp(op, max(1, chunks), transport)
+        put = tile.PutOp(op, chunks, transport)
         put.location = op.location
         ops.append(put)
         symmetric.add(op.dest.buffer.data)
@@ -73,9 +71,22 @@ def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
             op.properties["symmetric"] = UnitAttr()
     _await(ops, groups, exchanges)
     replace_body(program, ops)
-    for token in exchanges:
+    for token in reversed(exchanges):  # users first: a combine may need a dispatch
         assert isinstance(token.owner, Operation)
         token.owner.erase()
+
+
+def _chunks(info: ProgramInfo, option: int | None) -> int:
+    """Puts for each destination; more than the rows one source can send are empty."""
+    layer = info.layer
+    most = max(1, layer.max_tokens * (layer.top_k if layer.repeats else 1))
+    option = chosen(info.program, "chunks", option, most)
+    pin = chosen(info.program, "the pin row_chunks", info.pins.row_chunks, most)
+    return (
+        option
+        or pin
+        or max(1, ceil(round(info.rows_per_source) / info.policy.put_rows))
+    )
 
 
 def _await(

@@ -11,8 +11,7 @@ from xdsl.passes import ModulePass
 from dialects import tile
 from dialects.base import ints_attr
 from dialects.tile_attrs import ALL
-from hpc.machine.cost import OP_COSTS
-from passes.program import ProgramInfo, fail, programs
+from passes.program import ProgramInfo, cost_of, fail, programs
 
 
 @dataclass(frozen=True)
@@ -58,26 +57,24 @@ class _Placer:
     ) -> tuple[tile.TeamAttr, tile.TeamAttr, tile.TeamAttr]:
         """The AIC team, the communication team and the vector team."""
         machine, pins = self.info.machine, self.info.pins
-        aic = options.aic or pins.aic or machine.aic_cores
-        self.limit("aic", aic, machine.aic_cores)
         cores = machine.aiv_cores
-        comm = options.comm_aiv or pins.comm_aiv
-        vector = options.vector_aiv or pins.vector_aiv
+        aic = self.cores("aic", options.aic, pins.aic, machine.aic_cores)
+        aic = aic or machine.aic_cores
+        comm = self.cores("comm_aiv", options.comm_aiv, pins.comm_aiv, cores)
+        vector = self.cores("vector_aiv", options.vector_aiv, pins.vector_aiv, cores)
         exchanges = any(isinstance(op, tile.ExchangeLike) for op in self.ops)
         wanted = comm is not None and vector is not None
         if not exchanges or (self.info.policy.shared_aiv and not wanted):
             size = vector or comm or cores
-            self.limit("vector_aiv", size, cores)
             both = tile.TeamAttr.of("aiv", 0, size)
             return tile.TeamAttr.of("aic", 0, aic), both, both
         comm = comm or (cores - vector if vector else cores // 2)
         vector = vector or cores - comm
-        self.limit("comm_aiv + vector_aiv", comm + vector, cores)
-        if comm < 1 or vector < 1:
+        if comm < 1 or vector < 1 or comm + vector > cores:
             raise fail(
                 self.program,
-                f"comm_aiv {comm} and vector_aiv {vector} must both be at least 1"
-                f" of {cores}",
+                f"comm_aiv {comm} and vector_aiv {vector} must both be at least 1 and"
+                f" together at most the {cores} AIV cores of {machine.name}",
             )
         return (
             tile.TeamAttr.of("aic", 0, aic),
@@ -85,23 +82,25 @@ class _Placer:
             tile.TeamAttr.of("aiv", comm, vector),
         )
 
-    def limit(self, what: str, size: int, most: int) -> None:
-        if not 1 <= size <= most:
+    def cores(
+        self, what: str, option: int | None, pin: int | None, most: int
+    ) -> int | None:
+        """The option, else the pin, within the cores of the machine."""
+        size = option if option is not None else pin
+        if size is not None and not 1 <= size <= most:
             name = self.info.machine.name
             raise fail(
-                self.program, f"{what} = {size}, and {name} has 1 to {most} cores"
+                self.program,
+                f"{what} must be 1 to the {most} cores of {name}, got {size}",
             )
+        return size
 
     def run(self) -> None:
         for op in self.ops:
             if not isinstance(op, tile.TaskOp):
                 op.properties["team"] = self.comm
                 continue
-            name = op.op.data
-            if name not in OP_COSTS:
-                known = ", ".join(sorted(OP_COSTS))
-                raise fail(op, f"no cost entry for operator '{name}'; known: {known}")
-            if OP_COSTS[name].unit == "aic":
+            if cost_of(op, op.op.data).unit == "aic":
                 op.properties["team"] = self.aic
                 continue
             op.properties["team"] = self.vector
@@ -116,5 +115,5 @@ class _Placer:
         chunks = self.info.program.row_chunks.value.data
         rows = self.info.layer.max_tokens / chunks
         if region.expert.data != ALL:
-            rows = self.info.part_rows(region.part.data)
+            rows = self.info.part_rows(op, region.part.data)
         return max(1, -(-round(rows) // self.vector.size.data))

@@ -12,11 +12,11 @@ from xdsl.passes import ModulePass
 
 from dialects import tile
 from dialects.base import int_attr
-from dialects.tile_attrs import ALL
+from dialects.tile_attrs import ALL, RegionAttr
 from hpc.machine.cost import gmm_us, put_us, vector_us
 from hpc.schedule.model import Base
-from hpc.schedule.order import Work, stage_order
-from passes.program import ProgramInfo, fail, policy_of, programs, replace_body
+from hpc.schedule.order import Order, Work, stage_order
+from passes.program import ProgramInfo, cost_of, fail, policy_of, programs, replace_body
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class TileSchedulePass(ModulePass):
     %0 = tile.task relu (@h[0, 0]) -> (@a[0, 0]) base [128] on aiv[0:48] phase 0
     %1 = tile.task relu (@h[1, 0]) -> (@a[1, 0]) base [128] on aiv[0:48] phase 0
     ```
-    Needs `tile-lower-comm`. Refuses tasks without team or base tile.
+    Needs `tile-lower-comm`. Refuses tasks without team or base tile, and programs whose
+    dependencies the order of the policy cannot keep.
     """
 
     name = "tile-schedule"
@@ -47,6 +48,7 @@ class TileSchedulePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op, tile.ProgramOp, self.name):
             if self.policy is not None:
+                policy_of(program, self.policy)
                 program.properties["policy"] = StringAttr(self.policy)
             _Scheduler(program).run()
 
@@ -69,6 +71,7 @@ class _Scheduler:
     def run(self) -> None:
         works = self.works()
         order = stage_order(works) if self.crowded() else self.policy.order(works)
+        self.check(order)
         if self.policy.phased:
             for op, work in zip(self.tasks, works, strict=True):
                 op.properties["phase"] = int_attr(work.stage)
@@ -84,6 +87,19 @@ class _Scheduler:
             placed.append(op)
         placed += [op for op in self.awaits if op in pending]
         replace_body(self.program, placed)
+
+    def check(self, order: Order) -> None:
+        """Every task comes after what it needs: an order by operators cannot promise
+        that for every program."""
+        placed: set[tile.TileOp] = set()
+        for i in order:
+            op = self.tasks[i]
+            needed = (dep for token in op.after for dep in _producers(token.owner))
+            if not placed.issuperset(needed):
+                raise fail(
+                    op, f"the policy '{self.policy.name}' would run it too early"
+                )
+            placed.add(op)
 
     def crowded(self) -> bool:
         """More counters than the machine has: experts will have to share counters,
@@ -139,13 +155,21 @@ class _Scheduler:
         if op.base is None:
             raise fail(op, "the task has no base tile; run tile-select-gmm first")
         rows, base = self.rows(op), op.base.get_values()
-        reads = [self.buffers[r.buffer.data] for r in op.reads]
-        out = self.buffers[op.writes.data[0].buffer.data].cols.value.data
+        reads = [self.buffer(op, region) for region in op.reads]
+        out = self.buffer(op, op.writes.data[0]).cols.value.data
         if op.op.data == "gmm":
             k = reads[0].cols.value.data
             return gmm_us(machine, rows, out, k, Base(*base), dtype, cores)
+        cost_of(op, op.op.data)
         columns = sum(self.columns(buffer) for buffer in reads)
         return vector_us(machine, op.op.data, rows, columns, out, dtype, cores)
+
+    def buffer(self, op: tile.TileOp, region: RegionAttr) -> tile.BufferOp:
+        """The declaration of the buffer that `op` names in `region`."""
+        found = self.buffers.get(region.buffer.data)
+        if found is None:
+            raise fail(op, f"no buffer @{region.buffer.data}")
+        return found
 
     def columns(self, buffer: tile.BufferOp) -> int:
         """Elements of a buffer read for one row of the result."""
@@ -155,13 +179,13 @@ class _Scheduler:
     def rows(self, op: tile.TaskOp) -> int:
         region = op.writes.data[0]
         if region.expert.data != ALL:
-            return self.info.part_rows(region.part.data)
+            return self.info.part_rows(op, region.part.data)
         chunks = self.program.row_chunks.value.data
         return max(1, self.info.layer.max_tokens // chunks)
 
     def put_us(self, op: tile.PutOp, cores: int) -> float:
-        group = self.info.groups[op.group.value.data]
-        cols = self.buffers[op.dest.buffer.data].cols.value.data
+        group = self.info.group(op, op.group.value.data)
+        cols = self.buffer(op, op.dest).cols.value.data
         size = cols * self.info.layer.element_bytes
         per_source = max(1, round(self.info.rows_per_source))
         total = 0.0

@@ -46,7 +46,7 @@ class _Selector:
     def __init__(self, program: tile.ProgramOp, base: tuple[int, ...] | None):
         self.program = program
         self.info = ProgramInfo(program)
-        self.fixed = base or self.info.pins.base_tile
+        self.fixed = base if base is not None else self.info.pins.base_tile
         self.buffers = {
             op.sym_name.data: op
             for op in program.body.block.ops
@@ -72,12 +72,20 @@ class _Selector:
             return base
         # Regions are checked to be in declared buffers by the schedule checker; here
         # only the shape matters.
-        weight = self.buffers.get(op.reads.data[1].buffer.data)
+        if len(op.reads) != 2:
+            raise fail(
+                op, f"a gmm reads rows and a weight, got {len(op.reads)} regions"
+            )
+        name = op.reads.data[1].buffer.data
+        weight = self.buffers.get(name)
         if weight is None:
-            raise fail(op, f"no buffer @{op.reads.data[1].buffer.data}")
-        rows = self.info.part_rows(op.writes.data[0].part.data)
+            raise fail(op, f"no buffer @{name}")
+        rows = self.info.part_rows(op, op.writes.data[0].part.data)
         shape = rows, weight.cols.value.data, weight.rows.value.data
         if shape not in self.chosen:
             cores = self.info.pins.aic or machine.aic_cores
-            self.chosen[shape] = choose_gmm_tile(machine, *shape, dtype, cores)
+            try:
+                self.chosen[shape] = choose_gmm_tile(machine, *shape, dtype, cores)
+            except ValueError as error:
+                raise fail(op, str(error)) from error
         return self.chosen[shape]

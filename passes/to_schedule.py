@@ -25,7 +25,7 @@ from hpc.schedule.model import (
     Team,
     Wait,
 )
-from hpc.spec.attr import params_of, routing_of
+from hpc.spec.attr import params_of
 from passes.program import ProgramInfo, fail
 
 DTYPES = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
@@ -85,7 +85,7 @@ class _Converter:
             policy=program.policy.data,
             mode=program.mode.data,
             pipeline=self.pipeline,
-            routing=routing_of(program.spec),
+            routing=self.info.routing,
             groups=self.info.groups,
             row_chunks=program.row_chunks.value.data,
             buffers=tuple(buffers),
@@ -185,13 +185,17 @@ def _team(attr: tile.TeamAttr) -> Team:
 
 
 def _buffer(op: npu.BufferOp) -> Buffer:
+    dtype = DTYPES.get(str(op.element))
+    if dtype is None:
+        known = ", ".join(DTYPES)
+        raise fail(op, f"a buffer holds {known}, got {op.element}")
     weight = op.experts is not None
     rows = op.rows.value.data
     return Buffer(
         name=op.sym_name.data,
         space=op.space.data,
         cols=op.cols.value.data,
-        dtype=DTYPES[str(op.element)],
+        dtype=dtype,
         role=op.role.data,
         capacity_rows=op.experts.value.data if op.experts is not None else rows,
         rows=rows if weight else 0,

@@ -23,7 +23,13 @@ from xdsl.ir import Attribute
 from xdsl.utils.exceptions import PassFailedException
 
 from dialects.base import int_attr, ints_attr
-from hpc.schedule.layer import Activation, Layer, Routing
+from hpc.schedule.layer import (
+    ACTIVATIONS,
+    DTYPE_BYTES,
+    Activation,
+    Layer,
+    Routing,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,8 @@ def _get(spec: DictionaryAttr, name: str, kind: type[object]) -> object:
 
 
 def layer_of(name: str, spec: DictionaryAttr) -> Layer:
-    """The layer that `spec_attr` recorded; a PassFailedException names what lacks."""
+    """The layer that `spec_attr` recorded; a PassFailedException says what lacks or
+    cannot be."""
     activation = Activation(
         cast(str, _get(spec, "activation", str)),
         cast(float, _get(spec, "alpha", float)),
@@ -157,7 +164,7 @@ def layer_of(name: str, spec: DictionaryAttr) -> Layer:
         key: cast(int, _get(spec, key, int))
         for key in ("hidden", "intermediate", "experts", "top_k")
     }
-    return Layer(
+    layer = Layer(
         name=name,
         tokens=tokens,
         **number,
@@ -167,6 +174,42 @@ def layer_of(name: str, spec: DictionaryAttr) -> Layer:
         weights_at=cast(str, _get(spec, "weights_at", str)),
         repeats=_get(spec, "repeats", str) == "true",
     )
+    fault = _layer_fault(layer)
+    if fault is not None:
+        raise PassFailedException(f"the spec of the program: {fault}")
+    return layer
+
+
+def _layer_fault(layer: Layer) -> str | None:
+    """What no layer can have; the reader of `.moe` files refuses it with more words."""
+    sizes = {
+        "hidden": layer.hidden,
+        "intermediate": layer.intermediate,
+        "experts": layer.experts,
+        "top_k": layer.top_k,
+    }
+    small = [f"{name} = {size}" for name, size in sizes.items() if size < 1]
+    words = (
+        ("dtype", layer.dtype, tuple(DTYPE_BYTES)),
+        ("activation", layer.activation.name, ACTIVATIONS),
+        ("weights_at", layer.weights_at, ("output", "input")),
+    )
+    wrong = [
+        f"{name} must be one of {', '.join(allowed)}, got {value}"
+        for name, value, allowed in words
+        if value not in allowed
+    ]
+    if not layer.tokens or not all(type(t) is int and t >= 0 for t in layer.tokens):
+        return f"tokens must be a count for every rank, got {list(layer.tokens)}"
+    if small:
+        return f"{small[0]}, and every size is at least 1"
+    if wrong:
+        return wrong[0]
+    if layer.experts < layer.ep:
+        return f"{layer.experts} experts are fewer than the {layer.ep} ranks"
+    if layer.top_k > layer.experts and not layer.repeats:
+        return f"top_k = {layer.top_k} exceeds the {layer.experts} experts"
+    return None
 
 
 def routing_of(spec: DictionaryAttr) -> Routing:
@@ -175,8 +218,8 @@ def routing_of(spec: DictionaryAttr) -> Routing:
     if not isinstance(attr, DictionaryAttr):
         raise PassFailedException("the spec of the program lacks 'routing'")
     found = _values(attr)
-    counts = _from_attr(found["counts"]) if "counts" in found else ()
-    ids = _from_attr(found["ids"]) if "ids" in found else ()
+    counts = _table(found, "counts", depth=2)
+    ids = _table(found, "ids", depth=3)
     params = found.get("params")
     origin = found.get("origin")
     return Routing(
@@ -188,11 +231,46 @@ def routing_of(spec: DictionaryAttr) -> Routing:
     )
 
 
+def _table(found: Mapping[str, Attribute], name: str, depth: int) -> object:
+    """A table of integers nested `depth` deep, or nothing."""
+    value = _from_attr(found[name]) if name in found else ()
+    if not _is_table(value, depth):
+        raise PassFailedException(f"'{name}' in the routing is no table of integers")
+    return value
+
+
+def _is_table(value: object, depth: int) -> bool:
+    if depth == 0:
+        return type(value) is int
+    if not isinstance(value, tuple):
+        return False
+    return all(_is_table(item, depth - 1) for item in cast("tuple[object]", value))
+
+
 def pins_of(spec: DictionaryAttr) -> PlanPins:
-    """The pins that `spec_attr` recorded."""
+    """The pins that `spec_attr` recorded; a PassFailedException for any other."""
     attr = _values(spec).get("pins")
-    if not isinstance(attr, DictionaryAttr):
+    if attr is None:
         return PlanPins()
-    known = {f.name for f in fields(PlanPins)}
-    found = {k: _from_attr(v) for k, v in attr.data.items() if k in known}
+    if not isinstance(attr, DictionaryAttr):
+        raise PassFailedException(f"'pins' in the spec is no dictionary: {attr}")
+    found = {name: _from_attr(value) for name, value in attr.data.items()}
+    for name, value in found.items():
+        _check_pin(name, value)
     return PlanPins(**found)  # type: ignore[arg-type]
+
+
+def _check_pin(name: str, value: object) -> None:
+    known = [f.name for f in fields(PlanPins)]
+    if name not in known:
+        raise PassFailedException(
+            f"unknown pin '{name}' in the spec; there are {', '.join(known)}"
+        )
+    if name == "policy":
+        good = isinstance(value, str)
+    elif name == "base_tile":
+        good = _is_table(value, 1)
+    else:
+        good = type(value) is int and value >= 1
+    if not good:
+        raise PassFailedException(f"the pin '{name}' in the spec cannot be {value}")

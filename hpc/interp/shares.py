@@ -1,9 +1,9 @@
 """How the cores of a team are bundled for value execution, and what tiles they own.
 
-Executing every core by itself would cost Python time without showing more. A team is
-cut into at most three runs of neighbouring cores, one of them a single core, at places
-that the seed chooses: enough that "all cores but one have signalled" is a state that
-execution goes through.
+Executing every core by itself would cost Python time without showing more: thresholds
+join all of a team, so the state in which a wrong one lets a reader pass is "all cores
+but one are done". A team is cut into just these: one core, which the seed chooses, and
+the others.
 """
 
 from __future__ import annotations
@@ -40,16 +40,11 @@ class Bundle:
 
 
 def bundles(size: int, random: Random) -> tuple[Bundle, ...]:
-    """Cuts a team of `size` cores; the bundles cover every core once."""
+    """Cuts a team of `size` cores into one core and the others."""
     first = random.randrange(size)
-    rest = size - 1
-    sizes = [1, rest // 2, rest - rest // 2]
-    found: list[Bundle] = []
-    for cores in sizes:
-        if cores:
-            found.append(Bundle(first % size, cores, size))
-            first += cores
-    return tuple(found)
+    if size == 1:
+        return (Bundle(0, 1, 1),)
+    return Bundle(first, 1, size), Bundle((first + 1) % size, size - 1, size)
 
 
 def runs(chosen: npt.NDArray[np.bool_]) -> slice | Ints:

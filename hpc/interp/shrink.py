@@ -75,8 +75,10 @@ def shrink(schedule: Schedule, unit: int | None = None) -> Schedule:
         unit = common_unit([schedule])
     elif not _keeps_tiles(schedule, dims, unit):
         raise ShrinkError(f"{schedule.layer.name}: unit {unit} would change tiles")
-    layer = schedule.layer
     sizes = _new_sizes(dims, unit)
+    if sizes == _sizes(schedule):
+        return schedule
+    layer = schedule.layer
     return replace(
         schedule,
         layer=replace(

@@ -26,18 +26,22 @@ class Step:
     params: Params = ()
 
 
+class StepsError(ValueError):
+    """The instructions of a schedule are not the work of a list of operators."""
+
+
 def steps_of(schedule: Schedule) -> tuple[Step, ...]:
     """The operators that a schedule's instructions carry out, in dataflow order.
 
     For a schedule file that came without its spec. Every (operator, buffer written)
-    is one step, however many tasks share it. Raises ValueError if the buffers depend
+    is one step, however many tasks share it. Raises `StepsError` if the buffers depend
     on each other in a circle, or if one is written by different operators.
     """
     found: dict[str, Step] = {}
     for step in _instructions(schedule):
         first = found.setdefault(step.result, step)
         if first != step:
-            raise ValueError(
+            raise StepsError(
                 f"buffer {step.result} holds results of different operators: "
                 f"{first.op} of {first.args}, {step.op} of {step.args}"
             )
@@ -47,7 +51,7 @@ def steps_of(schedule: Schedule) -> tuple[Step, ...]:
         able = [step for step in found.values() if ready.issuperset(step.args)]
         if not able:
             names = ", ".join(sorted(found))
-            raise ValueError(f"no order of operators computes {names}")
+            raise StepsError(f"no order of operators computes {names}")
         for step in able:
             ready.add(step.result)
             ordered.append(found.pop(step.result))

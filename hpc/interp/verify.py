@@ -11,7 +11,7 @@ from hpc.interp.numerics import Array
 from hpc.interp.reference import Reference, Verdict, compare, reference
 from hpc.interp.routing import Ids, routing_ids
 from hpc.interp.shrink import ShrinkError, common_unit, shrink
-from hpc.interp.steps import Step, steps_of
+from hpc.interp.steps import Step, StepsError, steps_of
 from hpc.interp.values import ExecutionError, execute
 from hpc.schedule.model import Schedule
 
@@ -29,8 +29,9 @@ class ValueReport:
     is not a number or there is none; `bound` is what it must not exceed. `worst` names
     the element (output, rank, row, column). `bit_identical` compares the seeds;
     `digest` is that of the output bits, for comparison with other schedules of the
-    layer that shrank by the same `unit` (1: `what` is "full"). `faults` says what went
-    wrong otherwise: a deadlock, rows not written exactly once.
+    layer with the same `unit`, the most that columns may have shrunk by; `what` is
+    "shrunk" if they did, else "full". `faults` says what went wrong otherwise: a
+    deadlock, rows not written exactly once.
     """
 
     max_rel_err: float | None
@@ -81,7 +82,7 @@ def verify_policies(
     try:
         unit = common_unit(schedules.values()) if mode == "shrunk" else 1
     except ShrinkError as error:
-        return {name: _refused(str(error), seeds, 1) for name in schedules}
+        return {name: _refused(str(error), seeds, 1, "full") for name in schedules}
     bench = _Bench()
     return {
         name: _verify(bench, schedule, unit, seeds, steps)
@@ -103,11 +104,14 @@ def _verify(
     steps: tuple[Step, ...] | None,
 ) -> ValueReport:
     small = shrink(schedule, unit) if unit > 1 else schedule
+    what = "full" if small is schedule else "shrunk"
     verdict: Verdict | None = None
     digests: list[str] = []
     faults: dict[str, None] = {}
     try:
-        ids, data, expected = bench.prepare(small, steps or steps_of(small))
+        ids, data, expected = bench.prepare(
+            small, steps_of(small) if steps is None else steps
+        )
         for seed in seeds:
             result = execute(small, ids, seed=seed, data=data)
             faults.update(dict.fromkeys(result.faults))
@@ -117,8 +121,8 @@ def _verify(
                 if verdict is None or found.severity > verdict.severity:
                     verdict = found
             digests.append(digest)
-    except ExecutionError as error:
-        return _refused(f"seed {seeds[len(digests)]}: {error}", seeds, unit)
+    except (ExecutionError, StepsError) as error:
+        return _refused(str(error), seeds, unit, what)
     assert verdict is not None
     identical = len(set(digests)) == 1
     return ValueReport(
@@ -128,15 +132,14 @@ def _verify(
         ok=verdict.ok and identical and not faults,
         digest=digests[0],
         seeds=seeds,
-        what="full" if small == schedule else "shrunk",
+        what=what,
         unit=unit,
         worst=verdict.worst,
         faults=tuple(faults),
     )
 
 
-def _refused(why: str, seeds: tuple[int, ...], unit: int) -> ValueReport:
-    what = "full" if unit == 1 else "shrunk"
+def _refused(why: str, seeds: tuple[int, ...], unit: int, what: str) -> ValueReport:
     return ValueReport(None, 0.0, False, False, "", seeds, what, unit, faults=(why,))
 
 

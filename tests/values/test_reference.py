@@ -1,0 +1,193 @@
+"""The reference against plain Python, and the error bound against known errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hpc.interp.data import Data, make_data
+from hpc.interp.reference import SAFETY, UNIT_ROUNDOFF, Reference, compare, reference
+from hpc.interp.steps import Step, StepsError, steps_of
+from hpc.schedule.layer import ACTIVATIONS, Activation, Layer
+from tests.builders import small_layer, standard_schedule
+from tests.values.cases import add_then_swiglu, random_ids
+from tests.values.test_ops import GATED, PLAIN
+
+F32 = 2.0**-24
+
+
+def standard(layer: Layer) -> tuple[Step, ...]:
+    return steps_of(standard_schedule(layer))
+
+
+def data_of(layer: Layer) -> Data:
+    return make_data(layer, standard_schedule(layer).buffers)
+
+
+def by_hand(layer: Layer, data: Data, rank: int, token: int, experts: list[int]):
+    """One token through its slots, one number at a time."""
+    x = [float(v) for v in data.input("x", rank)[token]]
+    total = [0.0] * layer.hidden
+    for slot, expert in enumerate(experts):
+        if expert < 0:
+            continue
+        weight = float(data.router(rank)[token, slot])
+        row = [v * weight for v in x] if layer.weights_at == "input" else x
+        h = times(row, data.weight("w_up", expert))
+        y = times(bend(layer.activation.name, h), data.weight("w_down", expert))
+        scale = weight if layer.weights_at == "output" else 1.0
+        total = [t + scale * v for t, v in zip(total, y, strict=True)]
+    return total
+
+
+def times(row: list[float], matrix: np.ndarray) -> list[float]:
+    columns = np.asarray(matrix, float).T.tolist()
+    return [math.fsum(a * b for a, b in zip(row, c, strict=True)) for c in columns]
+
+
+def bend(name: str, h: list[float]) -> list[float]:
+    half = len(h) // 2
+    if name in GATED:
+        return [GATED[name](*pair) for pair in zip(h[:half], h[half:], strict=True)]
+    return [PLAIN[name](v) for v in h]
+
+
+@pytest.mark.parametrize("weights_at", ["input", "output"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_equals_plain_python(activation: str, weights_at: str) -> None:
+    layer = small_layer(
+        tokens=(4, 3), activation=Activation(activation), weights_at=weights_at
+    )
+    ids = random_ids(layer, 1, unsent=0.3)
+    data = data_of(layer)
+    expected = reference(layer, standard(layer), ids, data, ["out"])
+    for rank in range(layer.ep):
+        for token, experts in enumerate(ids[rank].tolist()):
+            wanted = by_hand(layer, data, rank, token, experts)
+            np.testing.assert_allclose(expected.values["out"][rank][token], wanted)
+
+
+def test_slot_and_routed_results_are_given_by_slot() -> None:
+    layer = small_layer()
+    ids = random_ids(layer, 2, unsent=0.5)
+    names = ["recv", "y", "back"]
+    expected = reference(layer, standard(layer), ids, data_of(layer), names)
+    for rank in range(layer.ep):
+        sent = ids[rank].ravel() >= 0
+        for name in names:
+            assert expected.values[name][rank][sent].all(axis=1).all()
+            assert not expected.values[name][rank][~sent].any()
+        x = data_of(layer).input("x", rank).astype(float).repeat(layer.top_k, axis=0)
+        assert (expected.values["recv"][rank][sent] == x[sent]).all()
+
+
+def bound(dtype: str, hidden: int, intermediate: int = 16) -> float:
+    layer = small_layer(dtype=dtype, hidden=hidden, intermediate=intermediate)
+    ids = random_ids(layer, 0)
+    found = reference(layer, standard(layer), ids, data_of(layer), ["out"])
+    return found.bound["out"]
+
+
+def test_bound_is_the_stated_formula() -> None:
+    """h, a, y and out are stored; two dot products, an activation, two slots."""
+    u = UNIT_ROUNDOFF["bf16"]
+    terms = 4 * u**2 / 3 + F32**2 * (32 / 6 + 16 / 6 + 8**2 + 2 / 3)
+    assert bound("bf16", 32) == pytest.approx(SAFETY * math.sqrt(terms))
+
+
+def test_bound_grows_with_the_root_of_k() -> None:
+    """In fp32 the sums dominate: four times K, twice the bound."""
+    ratio = bound("fp32", 32768) / bound("fp32", 8192)
+    assert 1.9 < ratio < 2.0
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("k", [16, 256, 4096, 14336])
+def test_natural_scale_is_the_size_of_a_dot_product(dtype: str, k: int) -> None:
+    """|y| / scale is of order one at any K, so the bound needs no tuning per K."""
+    layer = small_layer(dtype=dtype, hidden=k)
+    ids = random_ids(layer, 0)
+    found = reference(layer, standard(layer), ids, data_of(layer), ["h"])
+    ratio = np.abs(found.values["h"][0]) / found.scales["h"][0]
+    assert ratio.max() <= 1
+    assert 0.4 < np.sqrt(np.mean(np.square(ratio))) < 1
+
+
+def outputs_like(expected: Reference) -> dict[str, list[np.ndarray]]:
+    return {name: [v.copy() for v in vs] for name, vs in expected.values.items()}
+
+
+@pytest.fixture
+def expected() -> Reference:
+    layer = small_layer()
+    ids = random_ids(layer, 3)
+    return reference(layer, standard(layer), ids, data_of(layer), ["out"])
+
+
+def test_exact_outputs_have_no_error(expected: Reference) -> None:
+    verdict = compare(outputs_like(expected), expected)
+    assert verdict.ok
+    assert verdict.max_rel_err == 0
+
+
+@pytest.mark.parametrize(("factor", "ok"), [(0.99, True), (1.01, False)])
+def test_one_element_at_the_bound(expected: Reference, factor: float, ok: bool) -> None:
+    outputs = outputs_like(expected)
+    size = expected.scales["out"][1][5, 7] * expected.bound["out"]
+    outputs["out"][1][5, 7] += factor * size
+    verdict = compare(outputs, expected)
+    assert verdict.ok is ok
+    assert verdict.worst == ("out", 1, 5, 7)
+    assert verdict.max_rel_err == pytest.approx(factor * verdict.bound)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_never_right(expected: Reference, bad: float) -> None:
+    outputs = outputs_like(expected)
+    outputs["out"][0][2, 3] = bad
+    verdict = compare(outputs, expected)
+    assert not verdict.ok
+    assert verdict.is_nan
+    assert verdict.worst == ("out", 0, 2, 3)
+
+
+def test_swapped_tokens_are_far_off(expected: Reference) -> None:
+    outputs = outputs_like(expected)
+    outputs["out"][0][[0, 1]] = outputs["out"][0][[1, 0]]
+    assert compare(outputs, expected).severity > 10
+
+
+def test_expected_zeros_must_be_zero() -> None:
+    layer = small_layer()
+    ids = random_ids(layer, 0, unsent=1.0)
+    found = reference(layer, standard(layer), ids, data_of(layer), ["out"])
+    outputs = outputs_like(found)
+    assert compare(outputs, found).ok
+    outputs["out"][0][0, 0] = 1e-30
+    assert not compare(outputs, found).ok
+
+
+def test_steps_of_a_schedule() -> None:
+    layer = small_layer(activation=Activation("relu"))
+    assert [(s.op, s.result, s.args) for s in standard(layer)] == [
+        ("dispatch", "recv", ("x",)),
+        ("gmm", "h", ("recv", "w_up")),
+        ("relu", "a", ("h",)),
+        ("gmm", "y", ("a", "w_down")),
+        ("combine", "back", ("y",)),
+        ("reduce", "out", ("back",)),
+    ]
+    assert [(s.op, s.result, s.args) for s in steps_of(add_then_swiglu(layer))] == [
+        ("add", "sum", ("p", "q")),
+        ("swiglu", "out", ("sum",)),
+    ]
+
+
+def test_steps_of_a_schedule_that_computes_nothing() -> None:
+    schedule = standard_schedule(small_layer())
+    no_dispatch = replace(schedule, queues=schedule.queues[:1])
+    with pytest.raises(StepsError, match="no order of operators computes h, y"):
+        steps_of(no_dispatch)

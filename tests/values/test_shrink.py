@@ -1,0 +1,136 @@
+"""Shrunk copies keep everything but columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpc.interp.shrink import (
+    LEAST,
+    UNITS,
+    ShrinkError,
+    common_unit,
+    shrink,
+    shrunk_size,
+)
+from hpc.schedule.layer import ACTIVATIONS, Activation
+from hpc.schedule.model import Base, Schedule, Task
+from tests.builders import small_layer, standard_schedule
+from tests.values.cases import add_then_swiglu
+
+
+def column_tiles(schedule: Schedule) -> list[int]:
+    """Column tiles of every GMM, in program order."""
+    return [
+        -(-schedule.buffer(task.writes[0].buffer).cols // task.base.n)
+        for queue in schedule.queues
+        for task in queue.code
+        if isinstance(task, Task) and task.op == "gmm"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "intermediate", "narrow"),
+    [
+        (7168, 2048, (112, 32)),  # DeepSeek-V3
+        (4096, 14336, (64, 224)),  # Mixtral 8x7B
+        (2048, 768, (32, 48)),  # Qwen3 30B
+        (2880, 2880, (45, 45)),  # gpt-oss 120B
+        (768, 3072, (48, 48)),  # Switch base
+        (32, 16, (32, 16)),
+    ],
+)
+def test_sizes_of_real_layers(
+    hidden: int, intermediate: int, narrow: tuple[int, int]
+) -> None:
+    layer = small_layer(hidden=hidden, intermediate=intermediate)
+    schedule = standard_schedule(layer)
+    small = shrink(schedule)
+    assert (small.layer.hidden, small.layer.intermediate) == narrow
+    assert column_tiles(small) == column_tiles(schedule)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_sizes_keep_fitting_together(activation: str) -> None:
+    layer = small_layer(
+        hidden=4096, intermediate=2048, activation=Activation(activation)
+    )
+    small = shrink(standard_schedule(layer))
+    gate = 2 if layer.activation.gated else 1
+    cols = {b.name: b.cols for b in small.buffers}
+    assert cols["x"] == cols["recv"] == cols["y"] == cols["back"] == cols["out"] == 64
+    assert cols["h"] == cols["w_up"] == gate * 32
+    assert small.buffer("w_down").rows == cols["a"] == 32
+    assert small.buffer("w_up").rows == 64
+    assert cols["router"] == 1
+
+
+def test_all_but_columns_stays() -> None:
+    layer = small_layer(hidden=1024, intermediate=512, tokens=(70, 3))
+    schedule = standard_schedule(layer, ((0,), (1,)), 3)
+    schedule = replace(schedule, padded=(("hidden", 1024),))
+    small = shrink(schedule)
+    assert small.events == schedule.events
+    assert small.groups == schedule.groups
+    assert small.layer.tokens == layer.tokens
+    assert small.padded == (("hidden", 32),)
+    for buffer, old in zip(small.buffers, schedule.buffers, strict=True):
+        assert buffer.capacity_rows == old.capacity_rows
+    for queue, old_queue in zip(small.queues, schedule.queues, strict=True):
+        assert queue.team == old_queue.team
+        for instr, old_instr in zip(queue.code, old_queue.code, strict=True):
+            if isinstance(instr, Task) and instr.op == "gmm":
+                assert isinstance(old_instr, Task)
+                assert instr.base.m == old_instr.base.m
+                instr = replace(instr, base=old_instr.base)
+            assert instr == old_instr
+
+
+def test_declared_inputs_shrink_with_their_results() -> None:
+    small = shrink(add_then_swiglu(small_layer(hidden=640)))
+    assert [b.cols for b in small.buffers] == [80, 80, 80, 40]
+
+
+SIZES = st.integers(1, 3000)
+
+
+@given(
+    hidden=SIZES,
+    intermediate=SIZES,
+    widths=st.tuples(st.integers(1, 600), st.integers(1, 600)),
+)
+def test_tiles_stay_for_any_sizes(
+    hidden: int, intermediate: int, widths: tuple[int, int]
+) -> None:
+    """With widths that no unit suits, the unit falls, at last to 1."""
+    layer = small_layer(hidden=hidden, intermediate=intermediate)
+    schedules = [standard_schedule(layer, base=Base(16, n, 16)) for n in widths]
+    unit = common_unit(schedules)
+    small = [shrink(schedule, unit) for schedule in schedules]
+    assert small[0].buffers == small[1].buffers
+    assert [column_tiles(s) for s in small] == [column_tiles(s) for s in schedules]
+
+
+@given(size=st.integers(1, 1 << 20), unit=st.sampled_from(UNITS))
+def test_nothing_wide_becomes_narrow(size: int, unit: int) -> None:
+    assert min(size, LEAST) <= shrunk_size(size, unit) <= size
+
+
+def test_a_unit_that_would_change_tiles_is_refused() -> None:
+    layer = small_layer(hidden=7168, intermediate=2048)
+    schedule = standard_schedule(layer, base=Base(128, 96, 64))
+    assert common_unit([schedule]) == 32
+    with pytest.raises(ShrinkError, match="unit 64 would change tiles"):
+        shrink(schedule, 64)
+
+
+def test_contradicting_sizes_are_refused() -> None:
+    schedule = standard_schedule(small_layer())
+    buffers = tuple(
+        replace(b, cols=33) if b.name == "recv" else b for b in schedule.buffers
+    )
+    with pytest.raises(ShrinkError, match="recv: 33 columns"):
+        shrink(replace(schedule, buffers=buffers))

@@ -8,7 +8,7 @@ import sys
 from hpc.commands.check import refuse
 from hpc.commands.errors import FAILED, OK, UsageError
 from hpc.commands.inputs import is_schedule
-from hpc.commands.measure import Measured, check_all, measure_all
+from hpc.commands.measure import Measured, check_all, measure_all, report_on
 from hpc.commands.outputs import show, show_json
 from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
@@ -16,7 +16,7 @@ from hpc.schedule.policy import POLICIES
 
 def run(args: argparse.Namespace) -> int:
     """Compile, check and simulate with every policy; status 1 if a check fails."""
-    from hpc.report.summary import RunReport, compare_json
+    from hpc.report.summary import compare_json
     from hpc.report.text import compare_text
 
     if is_schedule(args.file):
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
             measured = measure_all(checked, {}, progress)
     if not checked[-1].ok:
         return refuse(checked[-1], as_json=args.json)
-    report = RunReport(args.file, tuple(m.report for m in measured))
+    report = report_on(args.file, measured)
     if args.json:
         show_json(compare_json(report))
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc.commands.errors import InputError, UsageError, file_error
+from hpc.commands.outputs import note
 from hpc.commands.pipelines import Passes, available_passes, check_pipeline
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ OnPass = Callable[[str, "ModuleOp", float], None]
 """Called with "input" or a pass, the module after it, and the seconds it took."""
 
 SCHEDULE_SUFFIX = ".ssc.json"
+
+PARTIAL = "note: to see the IR after a part of the pipeline, use hpc opt"
 
 
 def is_schedule(file: str) -> bool:
@@ -64,23 +67,38 @@ def compile_layer(
         return compile_file(
             file, policy=policy, pipeline=pipeline, on_pass=on_pass, passes=passes
         )
-    except (SpecError, CompileError) as error:
+    except SpecError as error:
         raise InputError(error.render().rstrip("\n")) from error
+    except CompileError as error:
+        hint = "" if pipeline is None else f"\n{PARTIAL}"
+        raise InputError(error.render().rstrip("\n") + hint) from error
     except OSError as error:
         raise file_error(file, error) from error
 
 
 def read_schedule_file(file: str) -> Schedule:
-    """Read a schedule file; a broken one is an InputError that says where."""
-    from hpc.schedule.reader import ScheduleFormatError, read_schedule
+    """Read a schedule file; a broken one is an InputError that says where.
+
+    A file that was changed by hand is welcome, and said to be so.
+    """
+    from hpc.schedule.reader import (
+        ScheduleFormatError,
+        load_schedule,
+        read_text,
+        was_edited,
+    )
 
     require_readable(file)
     try:
-        return read_schedule(file)
+        text = read_text(file)
+        schedule = load_schedule(text, file)
     except ScheduleFormatError as error:
         raise InputError(str(error)) from error
     except OSError as error:
         raise file_error(file, error) from error
+    if was_edited(text):
+        note(f"{file}: note: edited since it was compiled")
+    return schedule
 
 
 @dataclass(frozen=True)

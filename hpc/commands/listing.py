@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
+from typing import cast
 
 from hpc.commands.errors import OK
 from hpc.commands.outputs import show, show_json, show_table
@@ -32,11 +33,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{key}={text}" for key, text in value.items())
-    if isinstance(value, list):
-        return " ".join(str(item) for item in value)
-    return str(value)
+    match value:
+        case dict():
+            pairs = cast("dict[str, object]", value)
+            return " ".join(f"{key}={text}" for key, text in pairs.items())
+        case list():
+            return " ".join(cast("list[str]", value))
+        case _:
+            return str(value)
 
 
 def first_sentence(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hpc.interp.timing import Timing
     from hpc.interp.verify import ValueReport
     from hpc.machine.record import Machine
-    from hpc.report.summary import CoreUse, PolicyReport, Values
+    from hpc.report.summary import CoreUse, PolicyReport, RunReport, Values
     from hpc.schedule.check import CheckReport
     from hpc.schedule.model import Schedule
     from hpc.spec.model import Spec
@@ -142,6 +143,15 @@ def measure_all(
     return found
 
 
+def report_on(file: str, measured: list[Measured]) -> RunReport:
+    """The report of all policies, with how well the machine's figures are known."""
+    from hpc.report.summary import RunReport
+
+    facts = measured[0].checked.machine.facts
+    figures = Counter(fact.confidence for fact in facts)
+    return RunReport(file, tuple(m.report for m in measured), dict(figures))
+
+
 def _measure(
     checked: Checked, values: Mapping[str, Values], *, record: bool
 ) -> Measured:
@@ -153,7 +163,7 @@ def _measure(
     timing = simulate(schedule, counts, machine, record=record)
     bound = lower_bound(schedule, counts, machine)
     _compare("latency", timing.latency_us, bound.bound_us)
-    _compare("layer", timing.layer_us, bound.layer_bound_us)
+    _compare("layer", timing.layer_us, bound.layer_us)
     report = PolicyReport(
         policy=schedule.policy,
         schedule=schedule,
@@ -161,7 +171,8 @@ def _measure(
         layer_us=timing.layer_us,
         bound_us=bound.bound_us,
         bound_by=bound.bound_by,
-        layer_bound_us=bound.layer_bound_us,
+        bound_rank=bound.bound_rank,
+        layer_bound_us=bound.layer_us,
         comm_hidden=timing.comm_hidden if timing.egress_bytes.any() else None,
         utilization=timing.utilization,
         cores={unit: _core_use(timing, unit) for unit in timing.busy_us},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hpc.commands.check import refuse
 from hpc.commands.errors import FAILED, OK
-from hpc.commands.measure import Measured, check_all, measure_all, verify
+from hpc.commands.measure import Measured, check_all, measure_all, report_on, verify
 from hpc.commands.outputs import note, replacing, show, show_json
 from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """Report on the policies asked for; status 1 if a check or a value is wrong."""
-    from hpc.report.summary import RunReport
-
     measured: list[Measured] = []
     with Progress() as progress:
         policies = requested_policies(args.policy)
@@ -31,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
             measured = measure_all(checked, values, progress, record=bool(args.trace))
     if not checked[-1].ok:
         return refuse(checked[-1], as_json=args.json)
-    report = RunReport(args.file, tuple(m.report for m in measured))
+    report = report_on(args.file, measured)
     if args.trace:
         _write_trace(args.trace, next(m for m in measured if m.report is report.best))
     _show(report, as_json=args.json)

@@ -20,15 +20,23 @@ Floats = npt.NDArray[np.float64]
 
 def spans(trace: TraceData) -> Iterator[Span]:
     """What each core did, by rank, queue, core and time."""
-    columns = (trace.rank, trace.unit, trace.core, trace.queue, trace.instr)
-    rows = zip(
-        *(column.tolist() for column in columns),
+    for rank, unit, core, queue, index, start, end in _core_rows(trace):
+        yield Span(rank, trace.units[unit], core, queue, index, start, end)
+
+
+def _core_rows(
+    trace: TraceData,
+) -> Iterator[tuple[int, int, int, int, int, float, float]]:
+    return zip(
+        trace.rank.tolist(),
+        trace.unit.tolist(),
+        trace.core.tolist(),
+        trace.queue.tolist(),
+        trace.instr.tolist(),
         trace.start_us.tolist(),
         trace.end_us.tolist(),
         strict=True,
     )
-    for rank, unit, core, queue, index, start, end in rows:
-        yield Span(rank, trace.units[unit], core, queue, index, start, end)
 
 
 def rates(schedule: Schedule, trace: TraceData, work: Expanded) -> Iterator[Rate]:

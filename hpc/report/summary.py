@@ -48,7 +48,8 @@ class PolicyReport:
     """All about one policy's schedule, which has passed the checks that exist.
 
     `unchecked` names those that did not run, with the reason. `comm_hidden` is None
-    without communication. `utilization` is busy time until `latency_us` over all cores
+    without communication. `bound_by` is the resource that binds, on `bound_rank`.
+    `utilization` is busy time until `latency_us` over all cores
     of the machine, by kind.
     """
 
@@ -58,6 +59,7 @@ class PolicyReport:
     layer_us: float
     bound_us: float
     bound_by: str
+    bound_rank: int
     layer_bound_us: float
     comm_hidden: float | None
     utilization: dict[str, float]
@@ -80,6 +82,7 @@ class PolicyReport:
             "layer_us": round(self.layer_us, 3),
             "bound_us": round(self.bound_us, 3),
             "bound_by": self.bound_by,
+            "bound_rank": self.bound_rank,
             "layer_bound_us": round(self.layer_bound_us, 3),
             "latency_over_bound": _ratio(self.latency_us, self.bound_us),
             "comm_hidden": _rounded(self.comm_hidden),
@@ -94,10 +97,14 @@ class PolicyReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """One layer under one or more policies, in the order they were asked for."""
+    """One layer under one or more policies, in the order they were asked for.
+
+    `machine_figures` counts the figures of the machine record by how they are known.
+    """
 
     source: str
     policies: tuple[PolicyReport, ...]
+    machine_figures: dict[str, int]
 
     @property
     def best(self) -> PolicyReport:
@@ -127,6 +134,7 @@ class RunReport:
             "ranks": schedule.layer.ep,
             **best.to_json(),
             "values": _values_json(best.values, self.bit_identical),
+            "machine_figures": self.machine_figures,
             "numbers": NUMBERS,
             "policies": {policy.policy: policy.to_json() for policy in self.policies},
         }
@@ -143,7 +151,7 @@ NUMBERS = {
     "checks": "checked",
     "values": "computed",
 }
-"""What kind of number each key holds; none was measured on hardware."""
+"""What kind of number each key holds; no latency was measured on hardware."""
 
 
 def compare_json(report: RunReport) -> Json:

@@ -17,15 +17,21 @@ Row = list[str]
 SIM = "simulated"
 CHECK = "checked"
 
+LEGEND = """\
+utilization: busy share of all cores of the machine, dispatch to combine;
+busy, waiting, idle: shares of the time of the cores used, whole layer.
+"""
+
 
 def describe(report: RunReport) -> str:
     """What was compiled: the layer, the machine and each policy's schedule."""
     schedule = report.best.schedule
+    known = ", ".join(f"{n} {kind}" for kind, n in report.machine_figures.items())
     lines = [
-        f"layer     {describe_layer(schedule.layer)}",
-        f"machine   {schedule.machine}, mode {schedule.mode}, "
-        f"routing {describe_routing(schedule.routing)}",
         f"source    {report.source}",
+        f"layer     {describe_layer(schedule.layer)}",
+        f"routing   {describe_routing(schedule.routing)}, mode {schedule.mode}",
+        f"machine   {schedule.machine}, whose figures are {known}",
     ]
     for policy in report.policies:
         lines.append(f"schedule  {policy.policy}: {describe_size(policy.schedule)}")
@@ -36,9 +42,15 @@ def describe_size(schedule: Schedule) -> str:
     """How large a schedule is."""
     count = sum(len(queue.code) for queue in schedule.queues)
     return (
-        f"{len(schedule.groups)} groups, {len(schedule.queues)} queues, "
-        f"{count} instructions, {len(schedule.events)} events"
+        f"{count_of(len(schedule.groups), 'group')}, "
+        f"{count_of(len(schedule.queues), 'queue')}, "
+        f"{count_of(count, 'instruction')}, {count_of(len(schedule.events), 'event')}"
     )
+
+
+def count_of(number: int, what: str) -> str:
+    """`1 queue`, `2 queues`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def describe_layer(layer: Layer) -> str:
@@ -75,7 +87,7 @@ def run_text(report: RunReport, *, color: bool) -> str:
         if p.values
         for fault in p.values.faults
     ]
-    return "\n".join([describe(report), table, *faults]).rstrip("\n") + "\n"
+    return "\n".join([describe(report), table + LEGEND, *faults]).rstrip("\n") + "\n"
 
 
 def compare_text(report: RunReport, *, color: bool) -> str:
@@ -112,6 +124,7 @@ def _latency_rows(policies: Sequence[PolicyReport]) -> list[Row]:
         _row("whole layer, us", policies, lambda p: _us(p.layer_us), SIM),
         _row("lower bound, us", policies, lambda p: _us(p.bound_us), "bound"),
         _row("  set by", policies, lambda p: p.bound_by, "bound"),
+        _row("  on rank", policies, lambda p: f"{p.bound_rank}", "bound"),
         _row(
             "latency / bound", policies, lambda p: _over_bound(p), "simulated / bound"
         ),

@@ -19,6 +19,7 @@ def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyRepo
         layer_us=latency_us + 11.25,
         bound_us=100.0,
         bound_by="aic",
+        bound_rank=1,
         layer_bound_us=101.0,
         comm_hidden=0.75,
         utilization={"aic": 0.45, "aiv": 0.05},
@@ -34,7 +35,8 @@ def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyRepo
 
 
 def run_report(*policies: PolicyReport) -> RunReport:
-    return RunReport("small.moe", policies or (policy_report(),))
+    figures = {"measured": 30, "assumed": 2}
+    return RunReport("small.moe", policies or (policy_report(),), figures)
 
 
 def failing(report: PolicyReport) -> PolicyReport:

@@ -18,6 +18,13 @@ def row(text: str, label: str) -> list[str]:
     return line.strip().removeprefix(label).split()
 
 
+def test_the_heading_says_how_the_machine_is_known() -> None:
+    text = run_text(run_report(), color=False)
+    assert "ascend_a3, whose figures are 30 measured, 2 assumed\n" in text
+    assert "2 ranks x 16 tokens, hidden 32, intermediate 16 (swiglu)" in text
+    assert "list: 1 group, 3 queues, " in text
+
+
 def test_every_row_says_what_kind_of_number_it_holds() -> None:
     text = run_text(run_report(), color=False)
     assert row(text, "dispatch to combine, us") == ["200.0", "simulated"]

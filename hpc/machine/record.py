@@ -8,7 +8,6 @@ everything or is refused with all its faults at once.
 from __future__ import annotations
 
 import difflib
-import math
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -266,7 +265,8 @@ def _number_faults(field: Field, value: object) -> list[str]:
     if isinstance(value, bool) or not isinstance(value, kinds):
         expected = "a whole number" if field.kind == "int" else "a number"
         return [f"value must be {expected}, got {value!r}"]
-    if math.isfinite(value) and field.low <= value <= field.high:
+    # NaN compares false, so it is refused like any other value out of range.
+    if field.low <= value <= field.high:
         return []
     return [f"value {value!r} is outside {field.low:g} .. {field.high:g} {field.unit}"]
 

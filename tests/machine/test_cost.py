@@ -1,0 +1,132 @@
+"""Costs: the arithmetic of single tasks, and that more work never costs less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpc.machine.cost import (
+    OP_COSTS,
+    GmmCost,
+    gmm_tile_us,
+    gmm_us,
+    op_cost,
+    put_us,
+    vector_compute_us,
+    vector_share_us,
+    vector_us,
+)
+from hpc.machine.record import load_machine
+from hpc.schedule.layer import ACTIVATIONS
+from hpc.schedule.model import Base
+
+A3 = load_machine("ascend_a3")
+BASE = Base(128, 256, 64)
+SIZES = st.integers(1, 4000)
+quick = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def test_full_tile_is_cube_time_and_an_exposed_drain() -> None:
+    """32 Mmads of 6 + 65 + 8 x 4 x 16 cycles, then 128 x 256 bf16 at 38 B/cycle."""
+    cost = GmmCost(A3, BASE, 2048, "bf16")
+    assert not cost.double_l0c
+    main, drain = cost.tile_us(128, 256)
+    cycles = 32 * (6 + 65 + 512) + 128 * 256 * 2 / 38
+    assert main == pytest.approx(cycles / 1800)
+    assert drain == 0
+
+
+def test_accumulator_that_fits_twice_hides_the_drain() -> None:
+    cost = GmmCost(A3, Base(128, 128, 64), 4096, "bf16")
+    assert cost.double_l0c
+    main, drain = cost.tile_us(128, 128)
+    assert drain == pytest.approx(128 * 128 * 2 / 38 / 1800)
+    assert main == GmmCost(A3, Base(128, 128, 64), 4096, "bf16")._price(128, 128)[0]
+
+
+def test_partial_depth_costs_whole_cube_steps() -> None:
+    full = GmmCost(A3, BASE, 4096, "bf16").tile_us(128, 256)[0]
+    partial = GmmCost(A3, BASE, 4097, "bf16").tile_us(128, 256)[0]
+    assert partial - full == pytest.approx((6 + 65 + 8 * 16) / 1800)
+
+
+def test_fp32_takes_four_times_the_cube_steps() -> None:
+    tile = Base(128, 128, 64)
+    half = GmmCost(A3, tile, 4096, "bf16")._step_cycles(128, 128, 64)
+    full = GmmCost(A3, tile, 4096, "fp32")._step_cycles(128, 128, 64)
+    assert full - 71 == 4 * (half - 71)
+
+
+def test_a_fast_machine_is_limited_by_its_loads() -> None:
+    slow = replace(A3, l2_gbps=500.0)
+    loads_us = (128 + 256) * 4096 * 2 / (500 / 24 * 1e3)
+    assert GmmCost(slow, BASE, 4096, "bf16").tile_us(128, 256)[0] > loads_us
+
+
+@quick
+@given(rows=SIZES, n=SIZES, k=SIZES, cores=st.integers(1, 24))
+def test_gmm_grows_with_every_dimension(rows: int, n: int, k: int, cores: int) -> None:
+    here = gmm_us(A3, rows, n, k, BASE, "bf16", cores)
+    assert gmm_us(A3, rows + 128, n, k, BASE, "bf16", cores) >= here
+    assert gmm_us(A3, rows, n + 256, k, BASE, "bf16", cores) >= here
+    assert gmm_us(A3, rows, n, k + 64, BASE, "bf16", cores) >= here
+    assert gmm_us(A3, rows, n, k, BASE, "bf16", cores + 1) <= here
+    assert gmm_tile_us(A3, min(rows, 128), min(n, 256), k, BASE, "bf16") <= here + 1e-9
+
+
+@quick
+@given(rows=SIZES, n=SIZES, k=SIZES)
+def test_gmm_is_never_below_the_peak(rows: int, n: int, k: int) -> None:
+    peak_us = rows * n * k / (4096 * 24 * 1800)
+    assert gmm_us(A3, rows, n, k, BASE, "bf16", 24) >= peak_us
+
+
+@quick
+@given(op=st.sampled_from(ACTIVATIONS), rows=SIZES, cols=SIZES)
+def test_vector_grows_with_rows_and_columns(op: str, rows: int, cols: int) -> None:
+    here = vector_us(A3, op, rows, 2 * cols, cols, "bf16", 24)
+    assert vector_us(A3, op, rows + 24, 2 * cols, cols, "bf16", 24) >= here
+    assert vector_us(A3, op, rows, 2 * cols + 2, cols + 1, "bf16", 24) >= here
+    assert vector_us(A3, op, rows, 2 * cols, cols, "bf16", 48) <= here
+
+
+@quick
+@given(op=st.sampled_from(ACTIVATIONS), read=SIZES, written=SIZES)
+def test_a_vector_share_is_never_below_its_instructions(
+    op: str, read: int, written: int
+) -> None:
+    share = vector_share_us(A3, op, read, written, "bf16")
+    assert share >= vector_compute_us(A3, op, read, written, "bf16")
+
+
+def test_swiglu_instructions_by_hand() -> None:
+    """Per 64 results: 2 x 2 converts in, 2 muls, exp 2, div 4, mul 2, convert out 2."""
+    one = vector_compute_us(A3, "swiglu", 128, 64, "bf16")
+    assert one == pytest.approx((4 + 2 + 2 + 4 + 2 + 2) / 1800)
+
+
+def test_no_work_takes_no_time() -> None:
+    assert gmm_us(A3, 0, 64, 64, BASE, "bf16", 24) == 0
+    assert vector_us(A3, "relu", 0, 64, 64, "bf16", 48) == 0
+    assert vector_share_us(A3, "relu", 0, 0, "bf16") == 0
+
+
+def test_puts_by_hand() -> None:
+    """24 cores drive the link fully at 137 GB/s (24 x 5.7 = 136.8), 12 do half."""
+    fixed = 0.2 + 0.93 + 1.0
+    assert put_us(A3, 1000, 1000, 48, True) == pytest.approx(1e6 / 137e3 + fixed)
+    assert put_us(A3, 1000, 1000, 12, True) == pytest.approx(1e6 / 68.4e3 + fixed)
+    assert put_us(A3, 1000, 1000, 48, True, "collective") > 1e6 / 110e3
+    local = put_us(A3, 1000, 1000, 48, False)
+    assert local == pytest.approx(2e6 / 1450e3 + 0.2 + 1.0)
+
+
+def test_every_activation_has_a_cost_and_a_typo_gets_a_guess() -> None:
+    assert set(ACTIVATIONS) <= set(OP_COSTS)
+    with pytest.raises(KeyError, match="did you mean 'swiglu'"):
+        op_cost("swigul")
+    with pytest.raises(KeyError, match="known: gmm"):
+        vector_us(A3, "fft", 1, 1, 1, "bf16", 1)

@@ -81,9 +81,9 @@ def _queues(a: Schedule, b: Schedule) -> list[str]:
             lines.append(f"- {_title(i, a.queues[i])}")
         else:
             old, new = a.queues[i], b.queues[i]
-            lines += _value(
-                f"queue {i} team", render_team(old.team), render_team(new.team)
-            )
+            teams = render_team(old.team), render_team(new.team)
+            if teams[0] != teams[1]:
+                lines.append(f"queue {i} team: {teams[0]} -> {teams[1]}")
             old_text = [render_instr(a, instr, names_a) for instr in old.code]
             new_text = [render_instr(b, instr, names_b) for instr in new.code]
             lines += _code(i, old_text, new_text)

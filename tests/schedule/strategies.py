@@ -72,9 +72,7 @@ def routings(draw, layer):
     if kind == "ids":
         experts = st.integers(-1, layer.experts - 1)
         token = tuples(experts, min_size=layer.top_k, max_size=layer.top_k)
-        ids = tuple(
-            draw(tuples(token, min_size=n, max_size=n)) for n in layer.tokens
-        )
+        ids = tuple(draw(tuples(token, min_size=n, max_size=n)) for n in layer.tokens)
         return Routing(kind, values, ids=ids, origin=origin)
     return Routing(kind, values, origin=origin)
 

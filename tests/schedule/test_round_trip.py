@@ -67,7 +67,9 @@ def test_one_instruction_a_line():
 def test_the_schema_has_every_field_of_the_model(record):
     """A field added to the model but not to the schema would be lost silently."""
     assert [field.key for field in record.fields if record is not SCHEDULE] == [
-        field.name for field in dataclasses.fields(record.make) if record is not SCHEDULE
+        field.name
+        for field in dataclasses.fields(record.make)
+        if record is not SCHEDULE
     ]
     for field in dataclasses.fields(record.make):
         (mine,) = (each for each in record.fields if each.key == field.name)
@@ -141,9 +143,9 @@ def test_events_may_be_named_by_id_in_an_edited_file():
     text = GOLDEN.read_text()
     assert text.count('"event": "returned"') > 1
     returned = next(e.id for e in golden().events if e.name == "returned")
-    assert load_schedule(text.replace('"event": "returned"', f'"event": {returned}')) == (
-        golden()
-    )
+    assert load_schedule(
+        text.replace('"event": "returned"', f'"event": {returned}')
+    ) == (golden())
 
 
 def test_the_globals_hash_covers_what_ranks_share():

@@ -23,8 +23,7 @@ RULES = {
 def check_coverage(index: Index) -> list[Violation]:
     """All holes and overlaps, part by part; references must be sound."""
     tables = {
-        name: np.zeros(index.part_shape(buffer), dtype=np.int64)
-        for name, buffer in index.buffers.items()
+        name: np.zeros(index.part_shape(name), dtype=np.int64) for name in index.buffers
     }
     writers: dict[str, list[tuple[Place, Region]]] = {}
     readers: dict[str, list[tuple[Place, Region]]] = {}

@@ -41,7 +41,7 @@ def _violations(hang: Hang) -> list[Violation]:
         if isinstance(hang.at(node), Wait):
             if hang.most(node) < hang.need(node):
                 found.append(_signal(hang, node))
-        elif any(hang.ended(mate) for mate in hang.absent(node)):
+        elif hang.lacking(node):
             found.append(_barrier(hang, node))
     found += [_cycle(hang, cycle) for cycle in cycles(hang.needs)]
     assert found, "a queue is blocked, but neither a root nor a cycle explains it"
@@ -75,11 +75,9 @@ def _signal(hang: Hang, node: Node) -> Violation:
 def _barrier(hang: Hang, node: Node) -> Violation:
     """A barrier that some queue never comes to."""
     lines = [hang.label(node)]
-    for mate in hang.absent(node):
-        if hang.ended(mate):
-            lines.append(f"  never comes: {hang.queue_text(mate)}, which has ended")
-        else:
-            lines.append(f"  not there yet: {hang.label(mate)}")
+    for mate in hang.lacking(node):
+        at = "has ended" if hang.ended(mate) else f"has none after {hang.at_text(mate)}"
+        lines.append(f"  never comes: {hang.queue_text(mate)}, which {at}")
     message = f"{hang.where(node)} waits for ever at a barrier that not all queues have"
     return hang.violation(
         CHECK, "deadlock-barrier", message, node, lines + hang.behind([node])
@@ -93,14 +91,11 @@ def _cycle(hang: Hang, cycle: list[Node]) -> Violation:
         lines.append(hang.state_text(node))
         lines.append(f"  needs {hang.reason(node, follower)}")
     lines.append(f"which closes the cycle: {hang.queue_text(cycle[0])}")
-    count = len(cycle)
-    what = (
-        "1 queue waits for itself" if count == 1 else f"{count} queues wait in a cycle"
-    )
+    queues = f"{len(cycle)} queues wait" if len(cycle) > 1 else "a queue waits"
     return hang.violation(
         CHECK,
         "deadlock-cycle",
-        f"{what}, first {hang.where(cycle[0])}",
+        f"{queues} in a cycle, first {hang.where(cycle[0])}",
         cycle[0],
         lines + hang.behind(cycle),
     )

@@ -36,6 +36,7 @@ class Hang:
         self._sent: dict[tuple[int, int], list[Producer]] = {}
         self._collect()
         self._mates: dict[tuple[str, int], list[Node]] = {}
+        self._left: dict[tuple[Node, str], bool] = {}
         self.needs = {node: self._needed(node) for node in self.blocked}
 
     def at(self, node: Node) -> Instr:
@@ -65,8 +66,7 @@ class Hang:
 
     def absent(self, node: Node) -> list[Node]:
         """Queues in a barrier's scope that stand at no such barrier."""
-        barrier = self.at(node)
-        assert isinstance(barrier, Barrier)
+        barrier = self._barrier(node)
         key = (barrier.scope, node[0] if barrier.scope == "rank" else -1)
         if key not in self._mates:
             self._mates[key] = [
@@ -76,11 +76,30 @@ class Hang:
             ]
         return self._mates[key]
 
+    def lacking(self, node: Node) -> list[Node]:
+        """Those of `absent` that have no such barrier left: they never come."""
+        scope = self._barrier(node).scope
+        return [mate for mate in self.absent(node) if not self._has(mate, scope)]
+
+    def _has(self, node: Node, scope: str) -> bool:
+        key = (node, scope)
+        if key not in self._left:
+            rest = self.replay.code(node)[self.replay.pc[node] :]
+            self._left[key] = any(
+                isinstance(instr, Barrier) and instr.scope == scope for instr in rest
+            )
+        return self._left[key]
+
     def _meets(self, node: Node, scope: str) -> bool:
         if self.ended(node):
             return False
         instr = self.at(node)
         return isinstance(instr, Barrier) and instr.scope == scope
+
+    def _barrier(self, node: Node) -> Barrier:
+        instr = self.at(node)
+        assert isinstance(instr, Barrier)
+        return instr
 
     def _wait(self, node: Node) -> Wait:
         instr = self.at(node)
@@ -106,7 +125,8 @@ class Hang:
     def _needed(self, node: Node) -> list[Node]:
         if isinstance(self.at(node), Wait):
             return list(dict.fromkeys(each.node for each in self.pending(node)))
-        return [mate for mate in self.absent(node) if not self.ended(mate)]
+        lacking = set(self.lacking(node))
+        return [mate for mate in self.absent(node) if mate not in lacking]
 
     @cached_property
     def _needed_by(self) -> dict[Node, list[Node]]:
@@ -130,7 +150,7 @@ class Hang:
             f"blocked behind it: {self.state_text(node)}" for node in rest[:_SHOWN]
         ]
         if len(rest) > _SHOWN:
-            lines.append(f"and {len(rest) - _SHOWN} more queues")
+            lines.append(f"and {len(rest) - _SHOWN} more")
         return lines
 
     def where(self, node: Node) -> str:
@@ -145,6 +165,10 @@ class Hang:
     def label(self, node: Node) -> str:
         """A blocked queue and the instruction at which it stands."""
         return f"{self._rank(node)}{self._text(node, self.replay.pc[node])}"
+
+    def at_text(self, node: Node) -> str:
+        """The place of a blocked queue, without its name."""
+        return f"instruction {self.replay.pc[node]}"
 
     def state_text(self, node: Node) -> str:
         """`label`, and what the counter has if it is a wait."""

@@ -87,6 +87,7 @@ class Index:
         self.buffers: dict[str, Buffer] = {b.name: b for b in s.buffers}
         self.events: dict[int, Event] = {e.id: e for e in s.events}
         self.names = event_names(s)
+        self._shapes: dict[str, tuple[int, int]] = {}
 
     def places(self) -> Iterator[tuple[Place, Instr]]:
         for q, queue in enumerate(self.s.queues):
@@ -164,17 +165,19 @@ class Index:
             witness=witness or (self.text(place),),
         )
 
-    def part_shape(self, buffer: Buffer) -> tuple[int, int]:
-        """(experts, parts) of a buffer's part table."""
-        if buffer.space == "token":
-            return 1, self.s.row_chunks
-        if buffer.space == "weight":
-            return self.s.layer.local_experts, 1
-        return self.s.layer.local_experts, len(self.s.groups)
+    def part_shape(self, name: str) -> tuple[int, int]:
+        """(experts, parts) of the part table of a buffer."""
+        if name not in self._shapes:
+            s, space = self.s, self.buffers[name].space
+            self._shapes[name] = {
+                "token": (1, s.row_chunks),
+                "weight": (s.layer.local_experts, 1),
+            }.get(space, (s.layer.local_experts, len(s.groups)))
+        return self._shapes[name]
 
     def part_range(self, region: Region) -> PartRange:
         """Entries of the part table that `region` covers; None covers all."""
-        experts, parts = self.part_shape(self.buffers[region.buffer])
+        experts, parts = self.part_shape(region.buffer)
         e, p = region.expert, region.part
         return (
             range(experts) if e is None else range(e, e + 1),

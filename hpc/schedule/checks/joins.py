@@ -74,9 +74,6 @@ def _event(index: Index, event: int) -> Iterator[Violation]:
     waits = index.waits.get(event, [])
     name = index.event_text(event)
     signals = sum(index.signals(place) for place in producers)
-    lines = tuple(
-        f"{index.signals(place)} from {index.text(place)}" for place in producers
-    )
     if not producers and not waits:
         yield index.violation(CHECK, "event-unused", f"{name} is never used")
     elif not producers:
@@ -89,12 +86,20 @@ def _event(index: Index, event: int) -> Iterator[Violation]:
         yield index.violation(CHECK, "event-unwaited", message, producers[0])
     if producers and index.events[event].need != signals:
         message = f"{name} needs {index.events[event].need}, a launch brings {signals}"
+        lines = _origins(index, producers)
         yield index.violation(CHECK, "event-need", message, witness=lines)
-    yield from _thresholds(index, waits, signals, lines)
+    yield from _thresholds(index, waits, signals, producers)
+
+
+def _origins(index: Index, producers: list[Place]) -> tuple[str, ...]:
+    """Witness lines: where the signals of an event come from."""
+    return tuple(
+        f"{index.signals(place)} from {index.text(place)}" for place in producers
+    )
 
 
 def _thresholds(
-    index: Index, waits: list[Place], signals: int, lines: tuple[str, ...]
+    index: Index, waits: list[Place], signals: int, producers: list[Place]
 ) -> Iterator[Violation]:
     for place in waits:
         wait = index.instr(place)
@@ -106,7 +111,7 @@ def _thresholds(
                 f"waits for {wait.need} of {index.event_text(wait.event)}, "
                 f"a launch brings {signals}",
                 place,
-                witness=(index.text(place), *lines),
+                witness=(index.text(place), *_origins(index, producers)),
             )
 
 

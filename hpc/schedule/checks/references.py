@@ -175,7 +175,7 @@ def _range(index: Index, place: Place, region: Region) -> list[Violation]:
     buffer = index.buffers[region.buffer]
     if buffer.space not in SPACES:
         return []
-    experts, parts = index.part_shape(buffer)
+    experts, parts = index.part_shape(buffer.name)
     found: list[Violation] = []
     if buffer.space == "token" and region.expert is not None:
         found.append(

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from hpc.schedule.checks.index import Index, Place, Violation
+from hpc.schedule.checks.index import Index, Violation, reads_of
 from hpc.schedule.layer import DTYPE_BYTES
 from hpc.schedule.layout import (
     Ints,
     as_counts,
-    chunk_bounds,
     receive_rows,
     send_rows,
     source_offsets,
@@ -28,86 +27,105 @@ RULES = {
     "capacity": "No rank receives more rows than a buffer holds.",
 }
 
+_KIND_INTO = {"routed": "dispatch", "slot": "combine"}
+
 
 def check_bytes(s: Schedule, counts: npt.ArrayLike) -> list[Violation]:
     """Conservation and capacity under `counts` [ranks, experts].
 
     References must be sound. ValueError if `counts` has another shape.
     """
-    index, table = Index(s), as_counts(s.layer, counts)
-    found = list(_capacity(index, table))
-    for (kind, name), places in _puts(index).items():
+    index, rows = Index(s), _Rows(s, counts)
+    found = list(_capacity(index, rows))
+    for (kind, name), puts in _puts(s).items():
         buffer = index.buffers[name]
-        found += _pairs(index, kind, buffer, places, table)
+        found += _pairs(index, kind, buffer, puts, rows)
         if kind == "dispatch":
-            found += _ranges(index, buffer, places, table)
+            found += _ranges(index, buffer, puts, rows)
     return found
 
 
 def put_rows(s: Schedule, counts: npt.ArrayLike, dest: str) -> Ints:
     """Rows that puts into buffer `dest` move, int64 [source rank, destination rank]."""
-    index, table = Index(s), as_counts(s.layer, counts)
+    rows = _Rows(s, counts)
     total = np.zeros((s.layer.ep, s.layer.ep), dtype=np.int64)
-    for (kind, name), places in _puts(index).items():
+    for (kind, name), puts in _puts(s).items():
         if name == dest:
-            total += _sent(index, kind, places, table)
+            total += _sent(s, kind, puts, rows)
     return total
 
 
-def _puts(index: Index) -> dict[tuple[str, str], list[Place]]:
-    """Puts by (kind, destination buffer)."""
-    found: dict[tuple[str, str], list[Place]] = {}
-    for place, instr in index.places():
+class _Rows:
+    """Rows of each [local expert, k] on every rank, as sender and as receiver."""
+
+    def __init__(self, s: Schedule, counts: npt.ArrayLike) -> None:
+        layer, ranks = s.layer, range(s.layer.ep)
+        table = as_counts(layer, counts)
+        self.total = int(table.sum())
+        self.sends = [send_rows(layer, table, rank) for rank in ranks]
+        self.receives = [receive_rows(layer, table, rank) for rank in ranks]
+        self.offsets = [source_offsets(layer, s.groups, table, rank) for rank in ranks]
+
+
+def _puts(s: Schedule) -> dict[tuple[str, str], list[Put]]:
+    """Puts by (kind, destination buffer).
+
+    A symmetric buffer that is read expects puts, even if there is none.
+    """
+    instrs = [instr for queue in s.queues for instr in queue.code]
+    read = {region.buffer for instr in instrs for region in reads_of(instr)}
+    found: dict[tuple[str, str], list[Put]] = {
+        (_KIND_INTO[buffer.space], buffer.name): []
+        for buffer in s.buffers
+        if buffer.symmetric and buffer.space in _KIND_INTO and buffer.name in read
+    }
+    for instr in instrs:
         if isinstance(instr, Put):
-            found.setdefault((instr.kind, instr.dest.buffer), []).append(place)
+            found.setdefault((instr.kind, instr.dest.buffer), []).append(instr)
     return found
 
 
-def _times(index: Index, places: list[Place]) -> Ints:
+def _times(s: Schedule, puts: list[Put]) -> Ints:
     """How often the rows of [local expert, k] are put, int64 [experts, ranks]."""
-    layer = index.s.layer
-    times = np.zeros((layer.local_experts, layer.ep), dtype=np.int64)
-    for place in places:
-        put = index.instr(place)
-        assert isinstance(put, Put)
-        times[put.expert, list(index.s.groups[put.group])] += 1
+    times = np.zeros((s.layer.local_experts, s.layer.ep), dtype=np.int64)
+    for put in puts:
+        times[put.expert, list(s.groups[put.group])] += 1
     return times
 
 
-def _sent(index: Index, kind: str, places: list[Place], counts: Ints) -> Ints:
+def _sent(s: Schedule, kind: str, puts: list[Put], rows: _Rows) -> Ints:
     """Rows that leave each rank for each other one, from the sender's side."""
-    layer = index.s.layer
-    times = _times(index, places)
-    sent = np.zeros((layer.ep, layer.ep), dtype=np.int64)
-    ks = np.arange(layer.ep)
-    for rank in range(layer.ep):
+    ep, times = s.layer.ep, _times(s, puts)
+    sent = np.zeros((ep, ep), dtype=np.int64)
+    ks = np.arange(ep)
+    for rank in range(ep):
         if kind == "dispatch":
-            rows, to = send_rows(layer, counts, rank), (rank + ks) % layer.ep
+            mine, to = rows.sends[rank], (rank + ks) % ep
         else:
-            rows, to = receive_rows(layer, counts, rank), (rank - ks) % layer.ep
-        sent[rank, to] = (rows * times).sum(axis=0)
+            mine, to = rows.receives[rank], (rank - ks) % ep
+        sent[rank, to] = (mine * times).sum(axis=0)
     return sent
 
 
-def _expected(index: Index, kind: str, counts: Ints) -> Ints:
+def _expected(s: Schedule, kind: str, rows: _Rows) -> Ints:
     """Rows that each rank should send to each other one, from the receiver's side."""
-    layer = index.s.layer
-    wanted = np.zeros((layer.ep, layer.ep), dtype=np.int64)
-    ks = np.arange(layer.ep)
-    for rank in range(layer.ep):
+    ep = s.layer.ep
+    wanted = np.zeros((ep, ep), dtype=np.int64)
+    ks = np.arange(ep)
+    for rank in range(ep):
         if kind == "dispatch":
-            rows, source = receive_rows(layer, counts, rank), (rank - ks) % layer.ep
+            mine, source = rows.receives[rank], (rank - ks) % ep
         else:
-            rows, source = send_rows(layer, counts, rank), (rank + ks) % layer.ep
-        wanted[source, rank] = rows.sum(axis=0)
+            mine, source = rows.sends[rank], (rank + ks) % ep
+        wanted[source, rank] = mine.sum(axis=0)
     return wanted
 
 
 def _pairs(
-    index: Index, kind: str, buffer: Buffer, places: list[Place], counts: Ints
+    index: Index, kind: str, buffer: Buffer, puts: list[Put], rows: _Rows
 ) -> Iterator[Violation]:
-    sent = _sent(index, kind, places, counts)
-    wanted = _expected(index, kind, counts)
+    sent = _sent(index.s, kind, puts, rows)
+    wanted = _expected(index.s, kind, rows)
     for source, dest in np.argwhere(sent != wanted):
         yield index.violation(
             CHECK,
@@ -118,39 +136,35 @@ def _pairs(
             rank=int(dest),
         )
     row_bytes = buffer.cols * DTYPE_BYTES[buffer.dtype]
-    if sent.sum() != counts.sum():
+    if sent.sum() != rows.total:
         yield index.violation(
             CHECK,
             "bytes-total",
             f'{kind} into "{buffer.name}": {sent.sum() * row_bytes} bytes sent, '
-            f"{counts.sum()} rows x {row_bytes} bytes = "
-            f"{counts.sum() * row_bytes} expected",
+            f"{rows.total} rows x {row_bytes} bytes = "
+            f"{rows.total * row_bytes} expected",
         )
 
 
 def _ranges(
-    index: Index, buffer: Buffer, places: list[Place], counts: Ints
+    index: Index, buffer: Buffer, puts: list[Put], rows: _Rows
 ) -> Iterator[Violation]:
     """The row ranges that chunks write tile each rank's receive buffer."""
-    layer, groups = index.s.layer, index.s.groups
-    puts = [put for place in places if isinstance(put := index.instr(place), Put)]
-    for rank in range(layer.ep):
-        rows = receive_rows(layer, counts, rank)
-        starts = source_offsets(layer, groups, counts, rank)
-        writes = [
-            _chunk_ranges(int(starts[put.expert, k]), int(rows[put.expert, k]), put)
-            for put in puts
-            for k in groups[put.group]
-        ]
-        ranges = np.concatenate(writes) if writes else np.zeros((0, 2), np.int64)
-        yield from _tiling(index, buffer, ranges, int(rows.sum()), rank)
-
-
-def _chunk_ranges(start: int, rows: int, put: Put) -> Ints:
-    """[first, end) rows of each chunk, int64 [chunks, 2], empty ones left out."""
-    bounds = start + chunk_bounds(rows, put.chunks)
-    ranges = np.stack([bounds[:-1], bounds[1:]], axis=1)
-    return ranges[ranges[:, 0] < ranges[:, 1]]
+    groups = index.s.groups
+    chunks = [
+        (put.expert, k, c, put.chunks)
+        for put in puts
+        for k in groups[put.group]
+        for c in range(put.chunks)
+    ]
+    expert, k, c, of = np.array(chunks, dtype=np.int64).reshape(-1, 4).T
+    for rank in range(index.s.layer.ep):
+        n = rows.receives[rank][expert, k]
+        start = rows.offsets[rank][expert, k]
+        ranges = np.stack([start + n * c // of, start + n * (c + 1) // of], axis=1)
+        ranges = ranges[ranges[:, 0] < ranges[:, 1]]
+        total = int(rows.receives[rank].sum())
+        yield from _tiling(index, buffer, ranges, total, rank)
 
 
 def _tiling(
@@ -172,21 +186,18 @@ def _tiling(
         )
 
 
-def _capacity(index: Index, counts: Ints) -> Iterator[Violation]:
-    layer = index.s.layer
-    received = [
-        int(receive_rows(layer, counts, rank).sum()) for rank in range(layer.ep)
-    ]
+def _capacity(index: Index, rows: _Rows) -> Iterator[Violation]:
+    received = [int(mine.sum()) for mine in rows.receives]
     for buffer in index.s.buffers:
         if buffer.space != "routed":
             continue
-        for rank, rows in enumerate(received):
-            if rows > buffer.capacity_rows:
+        for rank, n in enumerate(received):
+            if n > buffer.capacity_rows:
                 how = f" ({buffer.formula})" if buffer.formula else ""
                 yield index.violation(
                     CHECK,
                     "capacity",
-                    f"rank {rank} receives {rows} > {buffer.capacity_rows} rows of "
+                    f"rank {rank} receives {n} > {buffer.capacity_rows} rows of "
                     f'"{buffer.name}"{how}',
                     rank=rank,
                 )

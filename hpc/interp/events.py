@@ -69,7 +69,7 @@ class SharedEngine(State):
             if put is None:
                 some = self.work_us[i] > 0
             else:
-                mine = (self.member[core] - put.offset[base // per_rank]) % put.team
+                mine = (self.member[core] - put.offset[self.rank_of[core]]) % put.team
                 self.next_tile[core] = mine
                 some = mine < put.tiles
             if gate != NO_GATE:

@@ -17,11 +17,12 @@ from hpc.schedule.checks import (
     events,
     fit,
     joins,
-    programs,
+    ranks,
     references,
     traffic,
 )
-from hpc.schedule.checks.index import Index, Limits, Violation
+from hpc.schedule.checks.index import Index, Limits
+from hpc.schedule.checks.report import CheckReport, Violation
 from hpc.schedule.checks.traffic import check_bytes
 from hpc.schedule.model import Schedule
 
@@ -38,14 +39,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is checked: one program or one a rank, on a machine, for a routing."""
+    """One program, on a machine, for a routing."""
 
     s: Schedule
     index: Index
     dangling: list[Violation]
     limits: Limits
     counts: npt.ArrayLike | None
-    programs: Sequence[Schedule] | None
+
+    @classmethod
+    def of(
+        cls, s: Schedule, limits: Limits, counts: npt.ArrayLike | None = None
+    ) -> Subject:
+        """The routing is `counts`, or a table that the schedule brings itself."""
+        if counts is None and s.routing.kind == "counts":
+            counts = s.routing.counts
+        index = Index(s)
+        return cls(s, index, references.check_references(index), limits, counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +68,12 @@ class Check:
     needs_counts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """Verdicts by check. A check that did not run is in `unchecked` with the reason,
-    never in `checks`."""
-
-    checks: dict[str, bool]
-    violations: tuple[Violation, ...]
-    unchecked: dict[str, str]
-
-    @property
-    def ok(self) -> bool:
-        """Whether every check that ran holds."""
-        return all(self.checks.values())
-
-
 def _structure(subject: Subject) -> list[Violation]:
     """References come first: the rest cannot be looked up without them."""
     found = list(subject.dangling)
     if not found:
         found += fit.check_fit(subject.index, subject.limits)
         found += joins.check_joins(subject.index, subject.limits)
-    if subject.programs is not None:
-        found += programs.check_programs(subject.s, subject.programs)
     return found
 
 
@@ -93,7 +86,7 @@ CHECKS: tuple[Check, ...] = (
     Check("structure", _structure, "references, operands, teams, thresholds, barriers"),
     Check(
         "deadlock",
-        lambda subject: deadlock.check_deadlock(subject.s, subject.programs),
+        lambda subject: deadlock.check_deadlock(subject.s),
         "every queue of every rank reaches its end",
     ),
     Check(
@@ -120,7 +113,7 @@ RULES: dict[str, str] = {
     **references.RULES,
     **fit.RULES,
     **joins.RULES,
-    **programs.RULES,
+    **ranks.RULES,
     **deadlock.RULES,
     **coverage.RULES,
     **traffic.RULES,
@@ -139,14 +132,21 @@ def check_schedule(
 
     `counts` [ranks, experts] is the routing table for the check of bytes; without it a
     routing of kind "counts" brings its own. `programs` has the program of each rank if
-    they may differ; `s` is then what rank 0 runs. ValueError if `counts` has another
-    shape.
+    they may differ, `s` being what all should run: each is checked, the deadlock check
+    replays them together. ValueError if `counts` has another shape.
     """
-    if counts is None and s.routing.kind == "counts":
-        counts = s.routing.counts
-    index = Index(s)
-    dangling = references.check_references(index)
-    subject = Subject(s, index, dangling, limits, counts, programs)
+    report = _check_one(Subject.of(s, limits, counts))
+    if programs is None:
+        return report
+    others = {id(program): program for program in programs if program != s}
+    reports = {
+        key: _check_one(Subject.of(program, limits, counts))
+        for key, program in others.items()
+    }
+    return ranks.merged(s, report, programs, reports)
+
+
+def _check_one(subject: Subject) -> CheckReport:
     verdicts: dict[str, bool] = {}
     unchecked: dict[str, str] = {}
     violations: list[Violation] = []

@@ -161,6 +161,7 @@ FAULTS: dict[str, tuple[Schedule, str]] = {
         with_team(S, VEC_Q, Team("aiv", 25, 24)),
         r"queue 2 runs on aiv\[25:49\], the machine has 48 aiv cores",
     ),
+    "task-count": (S, "21 tasks and puts on a rank, the machine has 12"),
     "team-overlap": (
         with_team(S, VEC_Q, Team("aiv", 20, 24)),
         r"queues 1 and 2 share aiv\[20:24\]",
@@ -251,7 +252,7 @@ FAULTS: dict[str, tuple[Schedule, str]] = {
     "event-shared": (shared_event(), r"act_done\[0,0\] stands for y and for a"),
     # Programs.
     "program-count": (S, "1 programs for 2 ranks"),
-    "program-differs": (S, "rank 1 has other global fields than rank 0: machine"),
+    "program-differs": (S, "rank 1 has other global fields: machine"),
 }
 
 
@@ -282,7 +283,8 @@ def test_every_code_has_a_fault_here():
 @pytest.mark.parametrize("code", FAULTS)
 def test_a_fault_is_found_and_told(code):
     s, message = FAULTS[code]
-    result = report(s, programs=programs_of(code))
+    limits = replace(LIMITS, max_tasks=12) if code == "task-count" else LIMITS
+    result = report(s, limits, programs=programs_of(code))
     mine = [each for each in result.violations if each.code == code]
     assert mine, [each.code for each in result.violations]
     assert any(re.search(message, each.message) for each in mine), mine
@@ -347,6 +349,31 @@ def test_limits_come_from_a_machine_record():
     assert limits.cores("aic") == machine.aic_cores == 24
     assert limits.cores("aiv") == machine.aiv_cores == 48
     assert limits.max_events == machine.max_events
+    assert limits.max_tasks == machine.max_tasks
+
+
+def test_equal_programs_of_all_ranks_are_the_one_program():
+    assert report(S, programs=[S, S]) == report(S)
+
+
+def test_a_fault_in_the_program_of_one_rank_names_the_rank():
+    """Rank 1 forgets a signal: its own numbers no longer agree, and it hangs."""
+    result = report(S, programs=[S, dropped(S, AIC_Q, 2)])
+    assert {(each.code, each.rank) for each in result.violations} == {
+        ("event-unsignalled", 1),
+        ("deadlock-signal", 1),
+    }
+    assert result.checks["structure"] is False
+    assert result.checks["deadlock"] is False
+    assert result.checks["coverage"] is True
+
+
+def test_dangling_references_of_one_rank_stop_the_replay():
+    result = report(S, programs=[S, edited(S, AIC_Q, 2, event=99)])
+    assert {(each.code, each.rank) for each in result.violations} == {
+        ("unknown-event", 1)
+    }
+    assert "deadlock" not in result.checks
 
 
 # More than one way into the same rule.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from hpc.schedule.checks.report import Violation
 from hpc.schedule.model import Buffer, Event, Instr, Put, Region, Schedule, Set, Wait
 from hpc.schedule.render import event_names, render_instr, render_team
 
@@ -27,12 +28,15 @@ class HasLimits(Protocol):
     @property
     def max_events(self) -> int: ...
     @property
+    def max_tasks(self) -> int: ...
+    @property
     def dtypes(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the machine can hold: counters, cores of each kind, dtypes of a GMM."""
+    """What the machine can hold: counters, cores of each kind, dtypes of a GMM, and
+    tasks of a rank (None: any number)."""
 
     max_events: int
     aic_cores: int
@@ -48,35 +52,11 @@ class Limits:
             machine.aic_cores,
             machine.aiv_cores,
             tuple(machine.dtypes),
-            getattr(machine, "max_tasks", None),
+            machine.max_tasks,
         )
 
     def cores(self, unit: str) -> int:
         return self.aic_cores if unit == "aic" else self.aiv_cores
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken rule. `code` is stable; `queue`, `index` and `rank` are None where
-    the rule is not about one; `loc` is `file:line:col` or empty."""
-
-    code: str
-    check: str
-    message: str
-    queue: int | None = None
-    index: int | None = None
-    rank: int | None = None
-    loc: str = ""
-    witness: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return self.render()
-
-    def render(self) -> str:
-        """`LOC: error: [CODE] message`, then the witness, indented."""
-        head = f"{self.loc}: " if self.loc else ""
-        lines = [f"{head}error: [{self.code}] {self.message}"]
-        return "\n".join(lines + [f"    {line}" for line in self.witness])
 
 
 class Index:

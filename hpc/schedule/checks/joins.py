@@ -11,12 +11,13 @@ from hpc.schedule.checks.index import (
     Violation,
     reads_of,
 )
-from hpc.schedule.model import Barrier, Put, Wait
+from hpc.schedule.model import Barrier, Put, Task, Wait
 from hpc.schedule.render import render_region, render_team
 
 CHECK = "structure"
 RULES = {
     "team-range": "A team's cores exist in the machine.",
+    "task-count": "Tasks and puts of a rank fit the machine's task table.",
     "team-overlap": "No core is in two teams.",
     "event-need": "An event's need is the number of signals that one launch brings.",
     "wait-need": "A wait's threshold is the number of signals that can arrive.",
@@ -30,7 +31,7 @@ RULES = {
 
 def check_joins(index: Index, limits: Limits) -> list[Violation]:
     """All faults of teams, thresholds and barriers; references must be sound."""
-    found = [*_teams(index, limits), *_overlaps(index)]
+    found = [*_teams(index, limits), *_overlaps(index), *_count(index, limits)]
     for event in index.events:
         found += _event(index, event)
     found += _barriers(index)
@@ -48,6 +49,15 @@ def _teams(index: Index, limits: Limits) -> Iterator[Violation]:
                 f"queue {q} runs on {render_team(team)}, the machine has "
                 f"{cores} {team.unit} cores",
             )
+
+
+def _count(index: Index, limits: Limits) -> Iterator[Violation]:
+    count = sum(isinstance(instr, Task | Put) for _, instr in index.places())
+    if limits.max_tasks is not None and count > limits.max_tasks:
+        message = (
+            f"{count} tasks and puts on a rank, the machine has {limits.max_tasks}"
+        )
+        yield index.violation(CHECK, "task-count", message)
 
 
 def _overlaps(index: Index) -> Iterator[Violation]:

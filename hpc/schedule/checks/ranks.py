@@ -1,0 +1,71 @@
+"""Ranks that do not all run the same program: what differs, and one report for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hpc.schedule.checks.deadlock import check_deadlock
+from hpc.schedule.checks.report import CheckReport, Violation
+from hpc.schedule.diff import diff_schedules
+from hpc.schedule.model import Schedule
+from hpc.schedule.writer import globals_hash
+
+CHECK = "structure"
+RULES = {
+    "program-count": "There is one program for each rank.",
+    "program-differs": "Fields that a launch shares are equal on all ranks.",
+}
+
+
+def merged(
+    s: Schedule,
+    report: CheckReport,
+    programs: Sequence[Schedule],
+    others: Mapping[int, CheckReport],
+) -> CheckReport:
+    """The report for ranks that run `programs` where all should run `s`.
+
+    `report` is that of `s`, `others` those of the other programs by `id`. What they
+    say of a hang if *all* ranks ran them is dropped for a replay of all together.
+    """
+    found = [each for each in report.violations if each.check != "deadlock"]
+    unchecked = dict(report.unchecked)
+    for rank, program in enumerate(programs):
+        other = others.get(id(program))
+        if other is None:
+            continue
+        unchecked |= other.unchecked
+        found += [
+            replace(each, rank=rank if each.rank is None else each.rank)
+            for each in other.violations
+            if each.check != "deadlock"
+        ]
+    found += _globals(s, programs)
+    if len(programs) != s.layer.ep:
+        unchecked["deadlock"] = "not checked: there is no program for each rank"
+    if "deadlock" not in unchecked:
+        found += check_deadlock(s, programs)
+    broken = {each.check for each in found}
+    checks = {
+        name: name not in broken for name in report.checks if name not in unchecked
+    }
+    return CheckReport(checks, tuple(found), unchecked)
+
+
+def _globals(s: Schedule, programs: Sequence[Schedule]) -> list[Violation]:
+    """Ranks whose global fields are others than those of `s`."""
+    found: list[Violation] = []
+    if len(programs) != s.layer.ep:
+        message = f"{len(programs)} programs for {s.layer.ep} ranks"
+        found.append(Violation("program-count", CHECK, message))
+    wanted = globals_hash(s)
+    for rank, program in enumerate(programs):
+        if program is s or globals_hash(program) == wanted:
+            continue
+        lines = tuple(diff_schedules(s, program))
+        message = f"rank {rank} has other global fields: {lines[0]}"
+        found.append(
+            Violation("program-differs", CHECK, message, rank=rank, witness=lines)
+        )
+    return found

@@ -43,7 +43,9 @@ def lit_results(
         }
     )
     report = tmp_path_factory.mktemp("lit") / "report.json"
-    command = [sys.executable, "-m", "lit.main", "-q", "--output", str(report)]
+    # `python -m lit.main` does nothing: the module has no main guard.
+    lit = [sys.executable, "-c", "from lit.main import main; main()"]
+    command = [*lit, "-q", "--output", str(report)]
     run = subprocess.run(
         [*command, *selected], check=False, capture_output=True, text=True
     )

@@ -82,11 +82,8 @@ def _chunks(info: ProgramInfo, option: int | None) -> int:
     most = max(1, layer.max_tokens * (layer.top_k if layer.repeats else 1))
     option = chosen(info.program, "chunks", option, most)
     pin = chosen(info.program, "the pin row_chunks", info.pins.row_chunks, most)
-    return (
-        option
-        or pin
-        or max(1, ceil(round(info.rows_per_source) / info.policy.put_rows))
-    )
+    rows = round(info.rows_per_source)
+    return option or pin or max(1, ceil(rows / info.policy.put_rows))
 
 
 def _await(

@@ -2,17 +2,18 @@
 
 Every bundle of cores of every queue of every rank is an agent with an instruction
 pointer. One step of one agent is a wait, a set, a barrier, its share of a task, or one
-tile of a put. Which agent goes next is drawn from the seed: agents run in bursts,
-often until they block, and one queue of the program is slow on all ranks, so that both
-orders of every unordered pair of steps come up soon. Semantics are those of
-`hpc.schedule.model`; a step and its signal are visible at once.
+tile of a put. Which agent goes next is drawn from the seed, for as long as it can or
+for a few steps. Random choice alone seldom lets one queue fall far behind, which is
+what shows that another does not wait for it; so on every rank one queue is slow and
+goes only when nothing else can, a different one from rank to rank and seed to seed.
+Semantics are those of `hpc.schedule.model`; a step and its signal are visible at once.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -29,7 +30,6 @@ from hpc.schedule.model import Barrier, Instr, Put, Queue, Schedule, Set, Task, 
 __all__ = ["ExecutionDeadlock", "ExecutionError", "Result", "execute"]
 
 _BURSTS = (1, 4, 1 << 30)
-_SLOW_ODDS = 1 / 32
 
 
 class ExecutionDeadlock(ExecutionError):
@@ -71,16 +71,30 @@ class _Agent:
         return self.pc >= len(self.code)
 
 
-@dataclass(slots=True)
 class _Ready:
-    """Agents that can go on; taking one at random costs the same for any number."""
+    """Agents that can go on. A slow one is taken only when there is no other, and the
+    slow ones of the ranks in a fixed order, so that one is the slowest of all."""
 
-    agents: list[_Agent] = field(default_factory=list[_Agent])
+    def __init__(self, ranks: int, random: Random) -> None:
+        self._fast: list[_Agent] = []
+        self._slow: list[list[_Agent]] = [[] for _ in range(ranks)]
+        self._random = random
+        self._order = random.sample(range(ranks), ranks)
 
-    def take(self, random: Random) -> _Agent:
-        index = int(random.random() * len(self.agents))
-        self.agents[index], self.agents[-1] = self.agents[-1], self.agents[index]
-        return self.agents.pop()
+    def put(self, agent: _Agent) -> None:
+        (self._slow[agent.rank] if agent.slow else self._fast).append(agent)
+
+    def take(self) -> _Agent | None:
+        """One at random, None if there is none."""
+        agents = self._fast
+        if not agents:
+            slow = (self._slow[rank] for rank in self._order)
+            agents = next((agents for agents in slow if agents), None)
+        if not agents:
+            return None
+        index = int(self._random.random() * len(agents))
+        agents[index], agents[-1] = agents[-1], agents[index]
+        return agents.pop()
 
 
 def execute(
@@ -95,7 +109,7 @@ def execute(
     placement = Placement(schedule, ids)
     memory = Memory(schedule, placement, data)
     compute = Compute(schedule, placement, memory, data)
-    _Execution(schedule, compute, Random(seed)).run()
+    _Execution(schedule, compute, seed).run()
     outputs: dict[str, list[Array]] = {}
     for buffer in schedule.buffers:
         if buffer.role != "output":
@@ -113,29 +127,29 @@ def execute(
 class _Execution:
     """The state of one run: agents, counters, and who is blocked on what."""
 
-    def __init__(self, schedule: Schedule, compute: Compute, random: Random) -> None:
+    def __init__(self, schedule: Schedule, compute: Compute, seed: int) -> None:
         self.schedule = schedule
         self.compute = compute
-        self.random = random
+        self.random = random = Random(seed)
         self.ranks = range(schedule.layer.ep)
         self.counters: list[dict[int, int]] = [defaultdict(int) for _ in self.ranks]
         self.blocked: dict[tuple[int, int], list[_Agent]] = {}
         self.gathered: dict[int | None, list[_Agent]] = {}
-        self.ready = {False: _Ready(), True: _Ready()}
-        self.agents = list(self._make_agents())
+        self.ready = _Ready(len(self.ranks), random)
+        self.agents = self._make_agents(seed)
         for agent in self.agents:
-            self._wake(agent)
+            self.ready.put(agent)
 
-    def _make_agents(self) -> list[_Agent]:
-        queues = self.schedule.queues
-        slow = self.random.randrange(len(queues)) if queues else 0
+    def _make_agents(self, seed: int) -> list[_Agent]:
         made: list[_Agent] = []
-        for index, queue in enumerate(queues):
+        for index, queue in enumerate(self.schedule.queues):
             for rank in self.ranks:
+                turn = seed * len(self.ranks) + rank
+                slow = turn % len(self.schedule.queues) == index
                 offsets = self._offsets(queue, rank)
                 made += [
-                    _Agent(rank, index, b, queue.code, offsets, slow=index == slow)
-                    for b in bundles(queue.team.size, self.random)
+                    _Agent(rank, index, bundle, queue.code, offsets, slow=slow)
+                    for bundle in bundles(queue.team.size, self.random)
                 ]
         return made
 
@@ -151,23 +165,14 @@ class _Execution:
 
     def run(self) -> None:
         """Runs until every agent is done, or none can go on."""
-        while agent := self._next():
-            for _ in range(self.random.choice(_BURSTS)):
+        while agent := self.ready.take():
+            for _ in range(1 if agent.slow else self.random.choice(_BURSTS)):
                 if not self._step(agent):
                     break
             else:
-                self._wake(agent)
+                self.ready.put(agent)
         if not all(agent.done for agent in self.agents):
             raise ExecutionDeadlock(self._who_waits())
-
-    def _next(self) -> _Agent | None:
-        fast, slow = self.ready[False], self.ready[True]
-        if slow.agents and (not fast.agents or self.random.random() < _SLOW_ODDS):
-            return slow.take(self.random)
-        return fast.take(self.random) if fast.agents else None
-
-    def _wake(self, agent: _Agent) -> None:
-        self.ready[agent.slow].agents.append(agent)
 
     def _step(self, agent: _Agent) -> bool:
         """One step of `agent`; False if it is blocked or done and was put aside."""
@@ -210,7 +215,7 @@ class _Execution:
     def _signal(self, rank: int, event: int, times: int) -> None:
         self.counters[rank][event] += times
         for agent in self.blocked.pop((rank, event), ()):
-            self._wake(agent)
+            self.ready.put(agent)
 
     def _arrive(self, agent: _Agent, barrier: Barrier) -> bool:
         """Puts the agent aside until all of the scope have arrived."""
@@ -223,7 +228,7 @@ class _Execution:
         del self.gathered[scope]
         for each in here:
             each.pc += 1
-            self._wake(each)
+            self.ready.put(each)
         return False
 
     def _who_waits(self) -> str:

@@ -22,9 +22,9 @@ def gauss(x: float) -> float:
     return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
 
 
-def clamped(gate: float, up: float) -> float:
-    gate, up = min(gate, 7.0), max(-7.0, min(up, 7.0))
-    return (up + 1) * gate * sigmoid(1.702 * gate)
+def clamped(gate: float, up: float, alpha: float = 1.702, limit: float = 7.0) -> float:
+    gate, up = min(gate, limit), max(-limit, min(up, limit))
+    return (up + 1) * gate * sigmoid(alpha * gate)
 
 
 GATED = {

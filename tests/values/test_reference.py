@@ -14,7 +14,7 @@ from hpc.interp.steps import Step, StepsError, steps_of
 from hpc.schedule.layer import ACTIVATIONS, Activation, Layer
 from tests.builders import small_layer, standard_schedule
 from tests.values.cases import add_then_swiglu, random_ids
-from tests.values.test_ops import GATED, PLAIN
+from tests.values.test_ops import GATED, PLAIN, clamped
 
 F32 = 2.0**-24
 
@@ -68,6 +68,23 @@ def test_equals_plain_python(activation: str, weights_at: str) -> None:
         for token, experts in enumerate(ids[rank].tolist()):
             wanted = by_hand(layer, data, rank, token, experts)
             np.testing.assert_allclose(expected.values["out"][rank][token], wanted)
+
+
+def test_clamps_that_bite() -> None:
+    """With a small limit most values are clamped, on every side."""
+    layer = small_layer(activation=Activation("swiglu_oai", alpha=0.7, limit=0.4))
+    data = data_of(layer)
+    ids = random_ids(layer, 4)
+    found = reference(layer, standard(layer), ids, data, ["h", "a"])
+    h, a = found.values["h"][0], found.values["a"][0]
+    half = layer.intermediate
+    wanted = [
+        [clamped(*pair, 0.7, 0.4) for pair in zip(row[:half], row[half:], strict=True)]
+        for row in h.tolist()
+    ]
+    np.testing.assert_allclose(a, wanted)
+    assert (h < -0.4).any()
+    assert (h > 0.4).any()
 
 
 def test_slot_and_routed_results_are_given_by_slot() -> None:

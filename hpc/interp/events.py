@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from hpc.interp.expand import BARRIER
 from hpc.interp.pool import INFINITY
 from hpc.interp.program import NO_GATE
 from hpc.interp.state import PutStep, State
 from hpc.interp.stuck import SimulationDeadlock, deadlock_message
+from hpc.interp.task_steps import BARRIER
 
 UNCAPPED = float(1 << 20)
 """Weight of a collective's transfers: their share is never limited by one core."""

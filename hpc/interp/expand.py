@@ -3,7 +3,6 @@
 A *step* of a queue is what a worker does in one go: fetch, wait, run, signal. Every
 core of a team has the same steps; what differs is its share of the work. Shares follow
 `hpc.schedule.model`: tile t of an instruction belongs to core (offset + t) mod team.
-No Python loop runs over cores or tiles.
 
 Bytes charged to HBM: rows of a GMM once per instruction and its result once; weights of
 an expert once per instruction, unless the previous GMM of that queue used the same ones
@@ -13,62 +12,18 @@ proportion to its tiles: the cores of a die share through L2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from array import array
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from hpc.interp.pricing import Pricer
 from hpc.interp.rows import Ints, RowTable
-from hpc.machine.cost import GmmCost, op_cost, vector_share_us
+from hpc.interp.task_steps import Floats, Shares, steps_of
 from hpc.machine.record import Machine
 from hpc.schedule.layer import DTYPE_BYTES
-from hpc.schedule.model import (
-    Barrier,
-    Put,
-    Queue,
-    Region,
-    Schedule,
-    Set,
-    Task,
-    Wait,
-)
-
-Floats = npt.NDArray[np.float64]
-
-NONE, COMPUTE, PUT, BARRIER = range(4)
-"""Kinds of work of a step."""
-
-
-@dataclass(slots=True)
-class Step:
-    """One step of a queue. `wait` and `work` are instruction indices or -1."""
-
-    wait: int = -1
-    kind: int = NONE
-    work: int = -1
-    sets: list[int] = field(default_factory=list)
-
-    @property
-    def first(self) -> int:
-        """Index of the step's first instruction, or -1 for an empty step."""
-        found = [i for i in (self.wait, self.work, *self.sets) if i >= 0]
-        return min(found, default=-1)
-
-
-@dataclass(slots=True)
-class Shares:
-    """Work of one queue: arrays [ranks, cores, steps].
-
-    `work_us` is a core's time alone, `hbm_bytes` what it moves from and to HBM,
-    `tiles` how many tiles it has. `offsets[r, i]` is the number of tiles of all
-    instructions of rank r before instruction i.
-    """
-
-    steps: list[Step]
-    work_us: Floats
-    hbm_bytes: Floats
-    tiles: npt.NDArray[np.int32]
-    offsets: Ints
+from hpc.schedule.model import Put, Schedule
 
 
 @dataclass(slots=True)
@@ -87,9 +42,15 @@ class PutTiles:
 
 @dataclass(slots=True)
 class Expanded:
-    """Everything the engine needs to know about the work of a run."""
+    """Everything the engine needs to know about the work of a run.
+
+    `work_us` and `hbm_bytes` have one entry per task instance, ordered by rank, queue,
+    core and step. They are the engine's own arrays: nothing is held twice.
+    """
 
     rows: RowTable
+    work_us: array[float]
+    hbm_bytes: array[float]
     queues: list[Shares]
     puts: PutTiles
 
@@ -97,233 +58,30 @@ class Expanded:
 def expand(schedule: Schedule, counts: npt.ArrayLike, machine: Machine) -> Expanded:
     """Shares of all cores of all ranks; ValueError if `counts` has another shape."""
     rows = RowTable(schedule, counts)
-    pricer = _Pricer(schedule, rows, machine)
-    queues = [pricer.shares(queue) for queue in schedule.queues]
-    return Expanded(rows, queues, _put_tiles(schedule, rows))
-
-
-def steps_of(queue: Queue) -> list[Step]:
-    """The queue's instructions fused into steps: at most one wait, one work each."""
-    steps = [Step()]
-    for i, instr in enumerate(queue.code):
-        step = steps[-1]
-        if isinstance(instr, Set):
-            step.sets.append(i)
-            continue
-        waiting = isinstance(instr, Wait)
-        if step.work >= 0 or step.sets or (waiting and step.wait >= 0):
-            step = Step()
-            steps.append(step)
-        if isinstance(instr, Wait):
-            step.wait = i
-            continue
-        # A barrier is itself a wait, so it cannot share a step with one.
-        if isinstance(instr, Barrier) and step.wait >= 0:
-            step = Step()
-            steps.append(step)
-        step.work = i
-        step.kind = _kind(instr)
-    return [step for step in steps if step.first >= 0]
-
-
-def _kind(instr: Put | Task | Barrier) -> int:
-    if isinstance(instr, Put):
-        return PUT
-    return COMPUTE if isinstance(instr, Task) else BARRIER
-
-
-def ceil_div(a: Ints, b: int) -> Ints:
-    return -(-a // b)
-
-
-def share_counts(tiles: Ints, residues: Ints, team: int) -> Ints:
-    """How many t in 0 .. tiles-1 have t mod team == residue."""
-    return np.maximum(0, (tiles - residues + team - 1) // team)
-
-
-class _Pricer:
-    """Prices the shares of queues; one per run, for its caches."""
-
-    def __init__(self, schedule: Schedule, rows: RowTable, machine: Machine) -> None:
-        self.schedule = schedule
-        self.rows = rows
-        self.machine = machine
-        self.ranks = schedule.layer.ep
-        self.buffers = {buffer.name: buffer for buffer in schedule.buffers}
-        self._gmm: dict[tuple[object, ...], GmmCost] = {}
-
-    def shares(self, queue: Queue) -> Shares:
-        steps = steps_of(queue)
-        tiles = self._tiles(queue)
-        offsets = np.zeros((self.ranks, len(queue.code) + 1), dtype=np.int64)
-        np.cumsum(tiles, axis=1, out=offsets[:, 1:])
-        shape = (self.ranks, queue.team.size, len(steps))
+    ranks = schedule.layer.ep
+    steps = [steps_of(queue) for queue in schedule.queues]
+    sizes = [q.team.size * len(s) for q, s in zip(schedule.queues, steps, strict=True)]
+    work_us = array("d", [0.0]) * (ranks * sum(sizes))
+    hbm_bytes = array("d", [0.0]) * (ranks * sum(sizes))
+    work = np.frombuffer(work_us).reshape(ranks, -1)
+    moved = np.frombuffer(hbm_bytes).reshape(ranks, -1)
+    queues: list[Shares] = []
+    first = 0
+    for queue, mine, size in zip(schedule.queues, steps, sizes, strict=True):
+        shape = (ranks, queue.team.size, len(mine))
         shares = Shares(
-            steps,
-            np.zeros(shape),
-            np.zeros(shape),
+            mine,
+            work[:, first : first + size].reshape(shape),
+            moved[:, first : first + size].reshape(shape),
             np.zeros(shape, dtype=np.int32),
-            offsets,
+            np.zeros((ranks, len(queue.code) + 1), dtype=np.int64),
         )
-        fresh = self._fresh_weights(queue)
-        for s, step in enumerate(steps):
-            if step.kind not in (COMPUTE, PUT):
-                continue
-            instr, i = queue.code[step.work], step.work
-            residue = self._residues(offsets[:, i], queue.team.size)
-            held = share_counts(tiles[:, i, None], residue, queue.team.size)
-            shares.tiles[:, :, s] = held
-            if not isinstance(instr, Task):
-                continue
-            if instr.op == "gmm":
-                priced = self._gmm_shares(instr, fresh[i], residue, held)
-            else:
-                priced = self._vector_shares(instr, tiles[:, i], residue, held)
-            shares.work_us[:, :, s], shares.hbm_bytes[:, :, s] = priced
-        return shares
-
-    def _tiles(self, queue: Queue) -> Ints:
-        """Tiles of every instruction, int64 [ranks, instructions]."""
-        tiles = np.zeros((self.ranks, len(queue.code)), dtype=np.int64)
-        for i, instr in enumerate(queue.code):
-            if isinstance(instr, Put):
-                tiles[:, i] = len(self.schedule.groups[instr.group]) * instr.chunks
-            elif isinstance(instr, Task):
-                high = ceil_div(self.rows.rows(instr.writes[0]), instr.base.m)
-                tiles[:, i] = high * self._wide(instr)
-        return tiles
-
-    def _wide(self, task: Task) -> int:
-        """Tiles across the columns of a task's result."""
-        if task.op != "gmm":
-            return 1
-        return -(-self.buffers[task.writes[0].buffer].cols // task.base.n)
-
-    def _residues(self, offset: Ints, team: int) -> Ints:
-        """t mod team of the tiles of each core, int64 [ranks, cores]."""
-        return (np.arange(team) - offset[:, None]) % team
-
-    def _fresh_weights(self, queue: Queue) -> dict[int, npt.NDArray[np.bool_]]:
-        """Per GMM instruction and rank: do its weights come from HBM?"""
-        fresh: dict[int, npt.NDArray[np.bool_]] = {}
-        names: dict[Region, int] = {}
-        last = np.full(self.ranks, -1, dtype=np.int64)
-        for i, instr in enumerate(queue.code):
-            if not isinstance(instr, Task) or instr.op != "gmm":
-                continue
-            used = self.rows.rows(instr.reads[0]) > 0
-            weight = names.setdefault(instr.reads[1], len(names))
-            buffer = self.buffers[instr.reads[1].buffer]
-            size = buffer.rows * buffer.cols * DTYPE_BYTES[buffer.dtype]
-            cached = (last == weight) & (size <= self.machine.l2_bytes)
-            fresh[i] = used & ~cached
-            last[used] = weight
-        return fresh
-
-    def _gmm_shares(
-        self,
-        task: Task,
-        fresh: npt.NDArray[np.bool_],
-        residue: Ints,
-        held: Ints,
-    ) -> tuple[Floats, Floats]:
-        """(time, HBM bytes) of each core, by its count of whole and cut tiles."""
-        rows = self.rows.rows(task.reads[0])
-        weight = self.buffers[task.reads[1].buffer]
-        n, team = weight.cols, residue.shape[1]
-        wide = -(-n // task.base.n)
-        high = ceil_div(rows, task.base.m)
-        edge_m = np.where(rows > 0, rows - (high - 1) * task.base.m, 0)
-        edge_n = n - (wide - 1) * task.base.n
-        cost = self._gmm_cost(task, weight.rows)
-        before = share_counts((high * (wide - 1))[:, None], residue, team)
-        low, corner = _bottom_tiles(high, wide, residue)
-        right = held - before - corner
-        whole = before - low
-        time = np.zeros(held.shape)
-        time += whole * cost.tile_us(task.base.m, min(task.base.n, n))[0]
-        time += right * cost.tile_us(task.base.m, edge_n)[0]
-        drain = np.zeros(self.ranks)
-        fill = np.zeros(self.ranks)
-        for r, m in enumerate(edge_m.tolist()):
-            if not m:
-                continue
-            top = task.base.m if high[r] > 1 else m
-            time[r] += low[r] * cost.tile_us(m, task.base.n)[0]
-            time[r] += corner[r] * cost.tile_us(m, edge_n)[0]
-            drain[r] = cost.tile_us(top, min(task.base.n, n))[1]
-            fill[r] = cost.fill_us(top, min(task.base.n, n))
-        time += np.where(held > 0, (drain + fill)[:, None], 0.0)
-        moved = rows * (weight.rows + n) + np.where(fresh, weight.rows * n, 0)
-        return time, _spread(moved * DTYPE_BYTES[weight.dtype], high * wide, held)
-
-    def _gmm_cost(self, task: Task, k: int) -> GmmCost:
-        dtype = self.buffers[task.reads[1].buffer].dtype
-        key = (task.base, k, dtype)
-        if key not in self._gmm:
-            self._gmm[key] = GmmCost(self.machine, task.base, k, dtype)
-        return self._gmm[key]
-
-    def _vector_shares(
-        self, task: Task, tiles: Ints, residue: Ints, held: Ints
-    ) -> tuple[Floats, Floats]:
-        """(time, HBM bytes) of each core of a vector task."""
-        op_cost(task.op)
-        team = residue.shape[1]
-        written = self.buffers[task.writes[0].buffer]
-        rows = self.rows.rows(task.writes[0])
-        short = np.where(rows > 0, tiles * task.base.m - rows, 0)
-        owns_last = (tiles[:, None] > 0) & (residue == (tiles[:, None] - 1) % team)
-        mine = held * task.base.m - np.where(owns_last, short[:, None], 0)
-        read_cols, row_bytes = self._row_reads(task)
-        row_bytes += written.cols * DTYPE_BYTES[written.dtype]
-        unique, inverse = np.unique(mine, return_inverse=True)
-        price = [
-            vector_share_us(
-                self.machine, task.op, n * read_cols, n * written.cols, written.dtype
-            )
-            for n in unique.tolist()
-        ]
-        table = np.array(price, dtype=np.float64)
-        return table[inverse].reshape(mine.shape), mine.astype(np.float64) * row_bytes
-
-    def _row_reads(self, task: Task) -> tuple[int, int]:
-        """(elements, bytes) that one row of a vector task's result reads."""
-        to_token = self.buffers[task.writes[0].buffer].space == "token"
-        elements = size = 0
-        for region in task.reads:
-            buffer = self.buffers[region.buffer]
-            # A token's row comes from all its slots.
-            slots = self.schedule.layer.top_k
-            times = slots if to_token and buffer.space == "slot" else 1
-            elements += times * buffer.cols
-            size += times * buffer.cols * DTYPE_BYTES[buffer.dtype]
-        return elements, size
-
-
-def _bottom_tiles(high: Ints, wide: int, residue: Ints) -> tuple[Ints, Ints]:
-    """Tiles of the last row of tiles, per rank and core: (all but the last column,
-    the last column)."""
-    ranks, team = residue.shape
-    # residue[r, c] = (c - offset) mod team, so core of tile t is (t + offset) mod team.
-    offset = (-residue[:, 0]) % team
-    last: Ints = np.arange(1, wide + 1, dtype=np.int64) * high[:, None] - 1
-    core: Ints = (offset[:, None] + last) % team
-    core += np.arange(ranks, dtype=np.int64)[:, None] * team
-    low = np.bincount(core[:, :-1].ravel(), minlength=ranks * team)
-    corner = np.bincount(core[:, -1], minlength=ranks * team)
-    some = (high > 0)[:, None]
-    shape = (ranks, team)
-    return low.reshape(shape) * some, corner.reshape(shape) * some
-
-
-def _spread(total: Ints, tiles: Ints, held: Ints) -> Floats:
-    """`total` of each rank over its cores, in proportion to the tiles they hold."""
-    return held * _ratio(total, np.maximum(tiles, 1))[:, None]
-
-
-def _ratio(total: Ints, parts: Ints) -> Floats:
-    return total.astype(np.float64) / parts.astype(np.float64)
+        first += size
+        queues.append(shares)
+    pricer = Pricer(schedule, rows, machine)
+    for queue, shares in zip(schedule.queues, queues, strict=True):
+        pricer.fill(queue, shares)
+    return Expanded(rows, work_us, hbm_bytes, queues, _put_tiles(schedule, rows))
 
 
 def _put_tiles(schedule: Schedule, rows: RowTable) -> PutTiles:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp.expand import COMPUTE
+from hpc.interp.task_steps import COMPUTE
 
 if TYPE_CHECKING:
     from hpc.interp.timing import Run

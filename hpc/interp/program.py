@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpc.interp.expand import BARRIER, Expanded, Step
+from hpc.interp.expand import Expanded
+from hpc.interp.task_steps import BARRIER, Step
 from hpc.machine.record import Machine
 from hpc.schedule.model import Barrier, Instr, Put, Queue, Schedule, Set, Wait
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hpc.interp.expand import BARRIER, Expanded
+from hpc.interp.expand import Expanded
 from hpc.interp.program import NO_GATE, Program
+from hpc.interp.task_steps import BARRIER
 from hpc.schedule.model import Schedule
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp.expand import COMPUTE, Expanded
+from hpc.interp.expand import Expanded
 from hpc.interp.overlap import hidden_share
 from hpc.interp.program import NO_GATE, Program
+from hpc.interp.task_steps import COMPUTE
 from hpc.interp.trace_data import TraceData, trace_of
 from hpc.machine.record import Machine
 from hpc.schedule.model import UNITS, Schedule

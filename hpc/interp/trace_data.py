@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp.expand import BARRIER
 from hpc.interp.program import NO_GATE
+from hpc.interp.task_steps import BARRIER
 
 if TYPE_CHECKING:
     from hpc.interp.timing import Run

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpc.interp.expand import COMPUTE, PUT, Expanded, expand, steps_of
+from hpc.interp.expand import Expanded, expand
+from hpc.interp.task_steps import COMPUTE, PUT, steps_of
 from hpc.machine.cost import GmmCost, vector_share_us
 from hpc.machine.record import load_machine
 from hpc.schedule import layout

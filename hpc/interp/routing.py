@@ -262,10 +262,13 @@ class LoadReport:
 
     def lines(self) -> list[str]:
         """The report as text, formulas with their numbers."""
-        most, total = max(self.rank_rows), sum(self.rank_rows)
-        mean = total / len(self.rank_rows)
+        most = max(self.rank_rows)
+        mean = sum(self.rank_rows) / len(self.rank_rows)
+        rows = f"rows received per rank: {', '.join(map(str, self.rank_rows))}"
+        if not most:
+            return [rows, "max/mean = 1.000 (no rows)", "mean/max = 1.000 (no rows)"]
         return [
-            f"rows received per rank: {', '.join(map(str, self.rank_rows))}",
+            rows,
             f"max/mean = {most} / {mean:g} = {self.max_over_mean:.3f}",
             f"mean/max = {mean:g} / {most} = {self.mean_over_max:.3f}",
             f"max/mean over experts = {self.expert_max_over_mean:.3f}",

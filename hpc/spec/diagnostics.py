@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from hpc.spec.model import Loc
 
+MOST_ERRORS = 100
+"""After so many findings the rest of a file is not looked at."""
+
 _WINDOW = 100
 """Most characters of a source line that are shown; longer lines are cut."""
 
@@ -25,11 +28,11 @@ class Diagnostic:
 
     def render(self) -> str:
         """`file:line:col: error: message`, the source line, a caret and the help."""
-        lines = [f"{self.loc}: {self.severity}: {self.message}"]
+        lines = [printable(f"{self.loc}: {self.severity}: {self.message}")]
         if self.source.strip():
             lines += _excerpt(self.source, self.loc.col)
         if self.help:
-            lines.append(f"help: {self.help}")
+            lines.append(printable(f"help: {self.help}"))
         return "\n".join(lines)
 
 
@@ -79,8 +82,12 @@ class Report:
         return self.lines[loc.line - 1] if loc.line <= len(self.lines) else ""
 
     def _add(self, diagnostic: Diagnostic) -> None:
-        if diagnostic not in self.found:
-            self.found.append(diagnostic)
+        if diagnostic in self.found:
+            return
+        self.found.append(diagnostic)
+        if len(self.found) >= MOST_ERRORS:
+            message = f"too many errors, stopped after {len(self.found)}"
+            raise SpecError([*self.found, Diagnostic(diagnostic.loc, message)])
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -6,6 +6,8 @@ Python stack; `MAX_DEPTH` bounds it for what walks the nodes later.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NoReturn
 
@@ -28,7 +30,7 @@ from hpc.spec.nodes import (
 )
 from hpc.spec.syntax_errors import explain_character, explain_token
 
-MAX_BYTES = 256 * 1024
+MAX_BYTES = 128 * 1024
 """Largest `.moe` file; real ones are under 2 KiB, the rest is room for a table."""
 
 MAX_DEPTH = 64
@@ -46,10 +48,11 @@ def decode(data: bytes, filename: str) -> str:
             f"the file has {len(data):,} bytes, a .moe file at most {MAX_BYTES:,}",
             'a large routing table belongs in a file: routing = file("counts.json")',
         )
+    data = data.removeprefix(BOM_UTF8)
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig", "replace")
+        before = data[: error.start].decode("utf-8")
         where = _place(filename, _unix_lines(before))
         _refuse(where, f"byte 0x{data[error.start]:02x} is not UTF-8 text")
     text = _unix_lines(text)
@@ -63,9 +66,8 @@ def parse(report: Report) -> tuple[Block | Setting, ...]:
 
     Raises `SpecError` at the first syntax error.
     """
-    builder = _Builder(report.file)
     try:
-        return _parser(builder).parse("\n".join(report.lines))  # type: ignore[return-value]
+        return _parser(report.file).parse("\n".join(report.lines))  # type: ignore[return-value]
     except UnexpectedCharacters as error:
         explain_character(report, error)
     except UnexpectedToken as error:
@@ -75,14 +77,16 @@ def parse(report: Report) -> tuple[Block | Setting, ...]:
     raise SpecError(report.found)
 
 
-def _parser(builder: _Builder) -> Lark:
+@lru_cache(maxsize=8)
+def _parser(file: str) -> Lark:
+    """The parser for a file of this name; building one takes most of a small parse."""
     grammar = files("hpc.spec").joinpath("moe.lark").read_text("utf-8")
     return Lark(
         grammar,
         parser="lalr",
         lexer="contextual",
         maybe_placeholders=False,
-        transformer=builder,
+        transformer=_Builder(file),
     )
 
 

@@ -233,7 +233,7 @@ def _param_name(
             return None
         if position < len(names):
             return names[position]
-        takes = f"{len(names)} argument{'s' * (len(names) != 1)}" if names else "none"
+        takes = _arguments(len(names))
         report.error(arg.loc, f"{title} takes {takes}, got {len(call.args)}")
         return None
     name = arg.name.text
@@ -250,3 +250,7 @@ def _param_name(
 def _signature(params: Sequence[Param]) -> str:
     shown = (p.name if p.default is None else f"{p.name}={p.default:g}" for p in params)
     return f"({', '.join(shown)})"
+
+
+def _arguments(n: int) -> str:
+    return f"{n or 'no'} argument{'s' * (n != 1)}"

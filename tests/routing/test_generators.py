@@ -143,9 +143,9 @@ def test_consecutive_balanced_rows_go_to_different_ranks() -> None:
 
 def test_balanced_is_fast_for_the_largest_layers() -> None:
     layer = small_layer(ep=256, experts=2048, top_k=8, tokens=(4096,) * 256)
-    start = time.perf_counter()
+    start = time.process_time()
     counts = routing_counts(layer, BALANCED)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert np.all(counts == 16)
 
 

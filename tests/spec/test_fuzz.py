@@ -16,17 +16,10 @@ TEXTS = [p.read_bytes() for p in sorted(SAMPLES.glob("*.moe"))] + [
     text("schedule { groups = 2 base_tile = 128x256x64 }\n").encode(),
     text("routing = table [[2, 2, 2, 2], [4, 0, 1, 3]]\n").encode(),
 ]
-WORDS = [
-    *b"layer,flow,input,tokens,hidden,experts,ep,table,file,zipf,gmm,add,x,w_up".split(
-        b","
-    ),
-    *b'{ } ( ) [ ] = , : * " # 0 -1 1e999 nan 99999999999999999999 \\ \x00 \xff'.split(),
-    b"\n",
-    b"\t",
-    b"\r",
-    b"\xef\xbb\xbf",
-    b"\xe5\x89\x8d",
-]
+NAMES = b"layer flow input tokens hidden experts ep table file zipf gmm add x w_up"
+SIGNS = b'{ } ( ) [ ] = , : * " # 0 -1 1e999 nan 99999999999999999999 \\ \x00 \xff'
+BLANKS = [b"\n", b"\t", b"\r", b"\xef\xbb\xbf", b"\xe5\x89\x8d"]
+WORDS = [*NAMES.split(), *SIGNS.split(), *BLANKS]
 
 
 def outcome(data: bytes) -> Spec | None:
@@ -34,14 +27,15 @@ def outcome(data: bytes) -> Spec | None:
     try:
         return parse_spec(data, str(SAMPLES / "fuzz.moe"))
     except SpecError as error:
-        assert error.diagnostics
-        lines = data.count(b"\n") + data.count(b"\r") + 1
-        for found in error.diagnostics:
-            assert 1 <= found.loc.line <= lines
-            assert found.loc.col >= 1
-            assert found.message
-        assert error.render()
-        return None
+        refusal = error
+    lines = data.count(b"\n") + data.count(b"\r") + 1
+    assert refusal.diagnostics
+    for found in refusal.diagnostics:
+        assert 1 <= found.loc.line <= lines
+        assert found.loc.col >= 1
+        assert found.message
+    assert refusal.render()
+    return None
 
 
 @FUZZ

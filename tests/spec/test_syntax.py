@@ -73,27 +73,26 @@ def test_a_file_that_is_not_text(
 @pytest.mark.parametrize("unit", [b"\x00", b"a", b"(", b"a = f(\n", b"\xff", b"#\n"])
 def test_ten_megabytes_of_garbage_are_refused_at_once(unit: bytes) -> None:
     data = unit * (10_000_000 // len(unit))
-    start = time.perf_counter()
-    assert "a .moe file at most 262,144" in only(data).message
-    assert time.perf_counter() - start < 1
+    start = time.process_time()
+    assert "a .moe file at most 131,072" in only(data).message
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize(
     "unit", ["(", "a = f(", "[", "{", "a ", "a = ", "f(1,", "a=1 "]
 )
 def test_garbage_just_below_the_size_limit_takes_little_time(unit: str) -> None:
-    start = time.perf_counter()
-    assert findings(unit * (262_000 // len(unit)))
-    assert time.perf_counter() - start < 5
+    start = time.process_time()
+    assert findings(unit * (131_000 // len(unit)))
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(("left", "right"), [("f(", ")"), ("[", "]"), ("f(a=", ")")])
 def test_deep_nesting_is_refused_not_a_recursion_error(left: str, right: str) -> None:
     source = f"a = {left * 5000}1{right * 5000}"
     assert only(source).message == "nested more than 64 levels deep"
-    assert messages(f"a = {left * 60}1{right * 60}") != [
-        "nested more than 64 levels deep"
-    ]
+    shallow = messages(f"a = {left * 60}1{right * 60}")
+    assert not any("nested" in message for message in shallow)
 
 
 def test_line_ends_bom_and_foreign_comments_change_nothing() -> None:

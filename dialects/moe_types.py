@@ -52,10 +52,13 @@ class SplitSpec:
     exchange: str | None = None
 
 
+def _shape_text(dims: Sequence[int]) -> str:
+    return "x".join("?" if d == DYNAMIC_INDEX else str(d) for d in dims)
+
+
 def _print_shape(printer: Printer, dims: Sequence[int], element: Attribute) -> None:
     with printer.in_angle_brackets():
-        text = "x".join("?" if d == DYNAMIC_INDEX else str(d) for d in dims)
-        printer.print_string(f"{text}x")
+        printer.print_string(f"{_shape_text(dims)}x")
         printer.print_attribute(element)
 
 
@@ -70,7 +73,7 @@ def _parse_shape(parser: AttrParser, rank: int) -> tuple[list[int], Attribute]:
 
 def _expect_sizes(*sizes: IntAttr) -> None:
     if min(size.data for size in sizes) < 1:
-        found = [size.data for size in sizes]
+        found = _shape_text([size.data for size in sizes])
         raise VerifyException(f"sizes must be at least 1, got {found}")
 
 
@@ -89,9 +92,10 @@ class RoutedType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        position = parser.pos
         dims, element = _parse_shape(parser, 3)
         if dims[1] != DYNAMIC_INDEX:
-            parser.raise_error("the rows of a routed type are always '?'")
+            parser.raise_error("the rows of a routed type are always '?'", position)
         return IntAttr(dims[0]), IntAttr(dims[2]), element
 
     def verify(self) -> None:

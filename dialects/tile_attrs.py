@@ -164,8 +164,7 @@ class TeamAttr(ParametrizedAttribute):
             self.print_plain(printer)
 
     def verify(self) -> None:
-        if self.unit.data not in UNITS:
-            raise VerifyException(f"unit must be one of {UNITS}, got {self.unit.data}")
+        one_of("unit", self.unit.data, UNITS)
 
 
 def printed(state: PrintingState) -> None:

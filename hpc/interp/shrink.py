@@ -6,18 +6,17 @@ Columns shrink by a unit that depends on their number alone, and the width of ev
 GMM's column tiles shrinks so that their number stays.
 
 Columns that must keep their ratio (an operand and its weight's rows, the two halves of
-a gated row and its result) form a dimension; one dimension shrinks as a whole, and is
-not made narrower than 32 where it was not.
+a gated row and its result) form a dimension, which shrinks as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hpc.schedule.model import Base, Buffer, Instr, Put, Queue, Schedule, Task
 
-UNITS = (64, 32, 16, 8, 4, 2, 1)
+FACTORS = (64, 32, 16, 8, 4, 2)
 """By how much a dimension may shrink; tile widths mostly are multiples of 64."""
 
 LEAST = 32
@@ -39,56 +38,80 @@ class Dimension:
     multiples: dict[Side, int]
 
 
-def shrunk_size(size: int, unit: int) -> int:
-    """`size` divided by the largest unit, at most `unit`, that leaves `LEAST`.
+def least_size(size: int) -> int:
+    """`size` divided by the largest factor that leaves `LEAST`.
 
-    >>> shrunk_size(7168, 64), shrunk_size(768, 64), shrunk_size(20, 64)
+    >>> least_size(7168), least_size(768), least_size(20)
     (112, 48, 20)
     """
-    for each in UNITS:
-        if each <= unit and -(-size // each) >= LEAST:
-            return -(-size // each)
+    for factor in FACTORS:
+        if -(-size // factor) >= LEAST:
+            return -(-size // factor)
     return size
 
 
-def common_unit(schedules: Iterable[Schedule]) -> int:
-    """The largest unit with which every GMM of all the schedules keeps its tiles.
+def common_sizes(schedules: Iterable[Schedule]) -> dict[int, int]:
+    """Dimensions of the schedules and what each shrinks to, {base: new base}.
 
-    Schedules of one layer must shrink by one unit for their bits to be comparable.
+    The new one is the smallest from `least_size` on with which every GMM of every
+    schedule keeps its number of column tiles; schedules of one layer must shrink alike
+    for their bits to be comparable. Raises `ShrinkError` if the sizes of operands do
+    not fit together.
     """
-    found = [(s, dimensions(s)) for s in schedules]
-    for unit in UNITS:
-        if all(_keeps_tiles(s, dims, unit) for s, dims in found):
-            return unit
-    return 1
+    cuts: dict[int, set[tuple[int, int]]] = {}
+    for schedule in schedules:
+        tiles = _column_tiles(schedule)
+        for dim in dimensions(schedule):
+            cuts.setdefault(dim.base, set()).update(
+                (dim.multiples[name, "cols"], count)
+                for name, count in tiles
+                if (name, "cols") in dim.multiples
+            )
+    return {base: _shrunk(base, found) for base, found in sorted(cuts.items())}
 
 
-def shrink(schedule: Schedule, unit: int | None = None) -> Schedule:
-    """The copy shrunk by `unit`, or by the largest that works.
+def _shrunk(base: int, cuts: set[tuple[int, int]]) -> int:
+    """Smallest new base that every (multiple, column tiles) can be cut out of."""
+    return next(
+        size
+        for size in range(least_size(base), base + 1)
+        if all(_cuttable(multiple * size, tiles) for multiple, tiles in cuts)
+    )
+
+
+def shrink(schedule: Schedule, sizes: Mapping[int, int] | None = None) -> Schedule:
+    """The copy with every dimension shrunk as `sizes` (default: `common_sizes`) says.
 
     Row counts, row tiles, capacities, events and routing stay as they are. Raises
-    `ShrinkError` if a GMM would get another number of tiles with `unit`, or if the
-    sizes of operands do not fit together.
+    `ShrinkError` if a GMM would get another number of tiles, or if the sizes of
+    operands do not fit together.
     """
-    dims = dimensions(schedule)
-    if unit is None:
-        unit = common_unit([schedule])
-    elif not _keeps_tiles(schedule, dims, unit):
-        raise ShrinkError(f"{schedule.layer.name}: unit {unit} would change tiles")
-    sizes = _new_sizes(dims, unit)
-    if sizes == _sizes(schedule):
+    if sizes is None:
+        sizes = common_sizes([schedule])
+    new = {
+        side: multiple * sizes.get(dim.base, dim.base)
+        for dim in dimensions(schedule)
+        for side, multiple in dim.multiples.items()
+    }
+    if new == _sizes(schedule):
         return schedule
+    for name, tiles in _column_tiles(schedule):
+        cols = new.get((name, "cols"), 1)
+        if not _cuttable(cols, tiles):
+            raise ShrinkError(
+                f"{name}: {cols} columns cannot be cut into {tiles} tiles"
+            )
     layer = schedule.layer
     return replace(
         schedule,
         layer=replace(
             layer,
-            hidden=shrunk_size(layer.hidden, unit),
-            intermediate=shrunk_size(layer.intermediate, unit),
+            hidden=sizes.get(layer.hidden, layer.hidden),
+            intermediate=sizes.get(layer.intermediate, layer.intermediate),
         ),
-        buffers=tuple(_narrow_buffer(buffer, sizes) for buffer in schedule.buffers),
-        queues=tuple(_narrow_queue(q, schedule, sizes) for q in schedule.queues),
-        padded=tuple((name, shrunk_size(size, unit)) for name, size in schedule.padded),
+        buffers=tuple(_narrow_buffer(buffer, new) for buffer in schedule.buffers),
+        queues=tuple(_narrow_queue(q, schedule, new) for q in schedule.queues),
+        padded=tuple((name, sizes.get(size, size)) for name, size in schedule.padded),
     )
 
 
@@ -153,28 +176,22 @@ def _instructions(schedule: Schedule) -> Iterator[Instr]:
         yield from queue.code
 
 
-def _new_sizes(dims: Iterable[Dimension], unit: int) -> dict[Side, int]:
+def _column_tiles(schedule: Schedule) -> set[tuple[str, int]]:
+    """(buffer, column tiles) of the GMMs; one buffer may be cut in several ways."""
     return {
-        side: multiple * shrunk_size(dim.base, unit)
-        for dim in dims
-        for side, multiple in dim.multiples.items()
-    }
-
-
-def _keeps_tiles(schedule: Schedule, dims: tuple[Dimension, ...], unit: int) -> bool:
-    """Whether some tile width gives every GMM the number of column tiles it has."""
-    sizes = _new_sizes(dims, unit)
-    shapes = {
-        (task.writes[0].buffer, task.base.n)
+        (task.writes[0].buffer, _tiles(schedule, task))
         for task in _instructions(schedule)
         if isinstance(task, Task) and task.op == "gmm"
     }
-    for name, width in shapes:
-        tiles = -(-schedule.buffer(name).cols // width)
-        cols = sizes.get((name, "cols"), 1)
-        if -(-cols // _width(cols, tiles)) != tiles:
-            return False
-    return True
+
+
+def _tiles(schedule: Schedule, task: Task) -> int:
+    return -(-schedule.buffer(task.writes[0].buffer).cols // task.base.n)
+
+
+def _cuttable(cols: int, tiles: int) -> bool:
+    """Whether tiles of some one width, the last one maybe narrower, are so many."""
+    return -(-cols // _width(cols, tiles)) == tiles
 
 
 def _width(cols: int, tiles: int) -> int:
@@ -196,7 +213,6 @@ def _narrow_queue(queue: Queue, schedule: Schedule, sizes: dict[Side, int]) -> Q
 def _narrow_instr(instr: Instr, schedule: Schedule, sizes: dict[Side, int]) -> Instr:
     if not isinstance(instr, Task) or instr.op != "gmm":
         return instr
-    name = instr.writes[0].buffer
-    tiles = -(-schedule.buffer(name).cols // instr.base.n)
-    width = _width(sizes.get((name, "cols"), 1), tiles)
+    cols = sizes.get((instr.writes[0].buffer, "cols"), 1)
+    width = _width(cols, _tiles(schedule, instr))
     return replace(instr, base=Base(instr.base.m, width, instr.base.k))

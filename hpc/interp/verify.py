@@ -10,7 +10,7 @@ from hpc.interp.data import Data, make_data
 from hpc.interp.numerics import Array
 from hpc.interp.reference import Reference, Verdict, compare, reference
 from hpc.interp.routing import Ids, routing_ids
-from hpc.interp.shrink import ShrinkError, common_unit, shrink
+from hpc.interp.shrink import ShrinkError, common_sizes, shrink
 from hpc.interp.steps import Step, StepsError, steps_of
 from hpc.interp.values import ExecutionError, execute
 from hpc.schedule.model import Schedule
@@ -28,9 +28,9 @@ class ValueReport:
     `max_rel_err` is relative to the natural scale (see `reference`), None if an output
     is not a number or there is none; `bound` is what it must not exceed. `worst` names
     the element (output, rank, row, column). `bit_identical` compares the seeds;
-    `digest` is that of the output bits, for comparison with other schedules of the
-    layer with the same `unit`, the most that columns may have shrunk by; `what` is
-    "shrunk" if they did, else "full". `faults` says what went wrong otherwise: a
+    `digest` is that of the output bits; schedules verified together have equal ones if
+    they computed the same. `what` is "shrunk" or "full", the latter also if the layer
+    is so narrow that nothing was shrunk. `faults` says what went wrong otherwise: a
     deadlock, rows not written exactly once.
     """
 
@@ -41,7 +41,6 @@ class ValueReport:
     digest: str
     seeds: tuple[int, ...]
     what: str
-    unit: int
     worst: tuple[str, int, int, int] | None = None
     faults: tuple[str, ...] = ()
 
@@ -80,12 +79,12 @@ def verify_policies(
     if not seeds:
         raise ValueError("at least one seed is needed")
     try:
-        unit = common_unit(schedules.values()) if mode == "shrunk" else 1
+        sizes = common_sizes(schedules.values()) if mode == "shrunk" else {}
     except ShrinkError as error:
-        return {name: _refused(str(error), seeds, 1, "full") for name in schedules}
+        return {name: _refused(str(error), seeds, "full") for name in schedules}
     bench = _Bench()
     return {
-        name: _verify(bench, schedule, unit, seeds, steps)
+        name: _verify(bench, schedule, sizes, seeds, steps)
         for name, schedule in schedules.items()
     }
 
@@ -99,11 +98,11 @@ def same_bits(reports: Mapping[str, ValueReport]) -> bool:
 def _verify(
     bench: _Bench,
     schedule: Schedule,
-    unit: int,
+    sizes: Mapping[int, int],
     seeds: tuple[int, ...],
     steps: tuple[Step, ...] | None,
 ) -> ValueReport:
-    small = shrink(schedule, unit) if unit > 1 else schedule
+    small = shrink(schedule, sizes)
     what = "full" if small is schedule else "shrunk"
     verdict: Verdict | None = None
     digests: list[str] = []
@@ -122,7 +121,7 @@ def _verify(
                     verdict = found
             digests.append(digest)
     except (ExecutionError, StepsError) as error:
-        return _refused(str(error), seeds, unit, what)
+        return _refused(str(error), seeds, what)
     assert verdict is not None
     identical = len(set(digests)) == 1
     return ValueReport(
@@ -133,14 +132,13 @@ def _verify(
         digest=digests[0],
         seeds=seeds,
         what=what,
-        unit=unit,
         worst=verdict.worst,
         faults=tuple(faults),
     )
 
 
-def _refused(why: str, seeds: tuple[int, ...], unit: int, what: str) -> ValueReport:
-    return ValueReport(None, 0.0, False, False, "", seeds, what, unit, faults=(why,))
+def _refused(why: str, seeds: tuple[int, ...], what: str) -> ValueReport:
+    return ValueReport(None, 0.0, False, False, "", seeds, what, faults=(why,))
 
 
 class _Bench:

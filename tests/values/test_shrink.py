@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from hpc.interp.shrink import (
     LEAST,
-    UNITS,
     ShrinkError,
-    common_unit,
+    common_sizes,
+    least_size,
     shrink,
-    shrunk_size,
 )
 from hpc.schedule.layer import ACTIVATIONS, Activation
 from hpc.schedule.model import Base, Schedule, Task
@@ -105,26 +104,31 @@ SIZES = st.integers(1, 3000)
 def test_tiles_stay_for_any_sizes(
     hidden: int, intermediate: int, widths: tuple[int, int]
 ) -> None:
-    """With widths that no unit suits, the unit falls, at last to 1."""
+    """With widths that suit no small size, the size grows, at last to what it was."""
     layer = small_layer(hidden=hidden, intermediate=intermediate)
     schedules = [standard_schedule(layer, base=Base(16, n, 16)) for n in widths]
-    unit = common_unit(schedules)
-    small = [shrink(schedule, unit) for schedule in schedules]
+    sizes = common_sizes(schedules)
+    small = [shrink(schedule, sizes) for schedule in schedules]
     assert small[0].buffers == small[1].buffers
     assert [column_tiles(s) for s in small] == [column_tiles(s) for s in schedules]
 
 
-@given(size=st.integers(1, 1 << 20), unit=st.sampled_from(UNITS))
-def test_nothing_wide_becomes_narrow(size: int, unit: int) -> None:
-    assert min(size, LEAST) <= shrunk_size(size, unit) <= size
+@given(size=st.integers(1, 1 << 20))
+def test_nothing_wide_becomes_narrow(size: int) -> None:
+    assert min(size, LEAST) <= least_size(size) <= size
 
 
-def test_a_unit_that_would_change_tiles_is_refused() -> None:
+def test_sizes_are_the_smallest_that_keep_all_tiles() -> None:
+    """Of 7168 columns, 75 tiles of 96 and 28 of 256: twos make 75 out of 149 or 150,
+    fours 28 out of 109 to 112, and threes and eights both out of 223."""
     layer = small_layer(hidden=7168, intermediate=2048)
-    schedule = standard_schedule(layer, base=Base(128, 96, 64))
-    assert common_unit([schedule]) == 32
-    with pytest.raises(ShrinkError, match="unit 64 would change tiles"):
-        shrink(schedule, 64)
+    uneven = standard_schedule(layer, base=Base(128, 96, 64))
+    even = standard_schedule(layer, base=Base(128, 256, 64))
+    assert common_sizes([even])[7168] == 112
+    assert common_sizes([uneven])[7168] == 149
+    assert common_sizes([even, uneven])[7168] == 223
+    with pytest.raises(ShrinkError, match="y: 112 columns cannot be cut into 75"):
+        shrink(uneven, common_sizes([even]))
 
 
 def test_contradicting_sizes_are_refused() -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hpc.interp.timing import Run
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def union(start: Floats, end: Floats) -> tuple[Floats, Floats]:
@@ -41,8 +42,8 @@ def covered(start: Floats, end: Floats, times: Floats) -> Floats:
 def hidden_share(run: Run) -> float:
     """See `Timing.comm_hidden`."""
     shares: list[float] = []
-    for rank in range(run.schedule.layer.ep):
-        start, end = union(*_link_intervals(run, rank))
+    for rank, (start, end) in enumerate(_link_intervals(run)):
+        start, end = union(start, end)
         total = float((end - start).sum())
         if not total:
             continue
@@ -52,15 +53,27 @@ def hidden_share(run: Run) -> float:
     return float(np.mean(shares)) if shares else 1.0
 
 
-def _link_intervals(run: Run, rank: int) -> tuple[Floats, Floats]:
+def _link_intervals(run: Run) -> list[tuple[Floats, Floats]]:
+    """(starts, ends) of all transfers over the links of each rank."""
     some = run.work.puts.bytes.ravel() > 0
-    away = (run.put_source != run.put_dest) & some
-    out = away & (run.put_source == rank)
-    into = away & (run.put_dest == rank)
+    away = np.flatnonzero((run.put_source != run.put_dest) & some)
     hop, issue = run.machine.hop_us, run.machine.put_issue_us
-    start = np.concatenate((run.put_begin[out], run.put_begin[into] + hop))
-    end = np.concatenate((run.put_sent[out], run.put_delivered[into] - issue))
-    return start, end
+    out = _by_rank(run.put_source, away, run.schedule.layer.ep)
+    into = _by_rank(run.put_dest, away, run.schedule.layer.ep)
+    return [
+        (
+            np.concatenate((run.put_begin[sent], run.put_begin[got] + hop)),
+            np.concatenate((run.put_sent[sent], run.put_delivered[got] - issue)),
+        )
+        for sent, got in zip(out, into, strict=True)
+    ]
+
+
+def _by_rank(ranks: Ints, puts: Ints, count: int) -> list[Ints]:
+    """`puts` sorted into one list per rank, by `ranks[put]`."""
+    order = puts[np.argsort(ranks[puts], kind="stable")]
+    cuts = np.searchsorted(ranks[order], np.arange(1, count))
+    return np.split(order, cuts)
 
 
 def _aic_intervals(run: Run, rank: int) -> tuple[Floats, Floats]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from hpc.interp.pricing import Pricer
 from hpc.interp.rows import Ints, RowTable
-from hpc.interp.task_steps import Floats, Shares, steps_of
+from hpc.interp.task_steps import Floats, Shares, queue_steps
 from hpc.machine.record import Machine
 from hpc.schedule.layer import DTYPE_BYTES
 from hpc.schedule.model import Put, Schedule
@@ -59,7 +59,7 @@ def expand(schedule: Schedule, counts: npt.ArrayLike, machine: Machine) -> Expan
     """Shares of all cores of all ranks; ValueError if `counts` has another shape."""
     rows = RowTable(schedule, counts)
     ranks = schedule.layer.ep
-    steps = [steps_of(queue) for queue in schedule.queues]
+    steps = [queue_steps(queue) for queue in schedule.queues]
     sizes = [q.team.size * len(s) for q, s in zip(schedule.queues, steps, strict=True)]
     work_us = array("d", [0.0]) * (ranks * sum(sizes))
     hbm_bytes = array("d", [0.0]) * (ranks * sum(sizes))

@@ -48,7 +48,7 @@ class Shares:
     offsets: Ints
 
 
-def steps_of(queue: Queue) -> list[Step]:
+def queue_steps(queue: Queue) -> list[Step]:
     """The queue's instructions fused into steps: at most one wait, one work each."""
     steps = [Step()]
     for i, instr in enumerate(queue.code):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpc.interp.expand import Expanded, expand
-from hpc.interp.task_steps import COMPUTE, PUT, steps_of
+from hpc.interp.task_steps import COMPUTE, PUT, queue_steps
 from hpc.machine.cost import GmmCost, vector_share_us
 from hpc.machine.record import load_machine
 from hpc.schedule import layout
@@ -194,7 +194,7 @@ def test_steps_hold_one_wait_one_work_and_its_signals() -> None:
         Wait(6, 1),
         Set(7),
     )
-    steps = steps_of(Queue(AIC, code))
+    steps = queue_steps(Queue(AIC, code))
     assert [(s.wait, s.work, s.sets) for s in steps] == [
         (0, -1, []), (1, 2, [3, 4, 5]), (-1, 6, []), (-1, 7, []),
         (8, -1, []), (-1, 9, []), (10, -1, [11]),

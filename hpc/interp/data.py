@@ -37,6 +37,8 @@ class Data:
     def input(self, name: str, rank: int) -> Array:
         """Input buffer `name` of `rank`: [tokens, cols], or [tokens * top_k, cols]
         for a slot buffer, in the buffer's dtype. KeyError for an unknown name."""
+        if name == ROUTER:
+            return self.router(rank).reshape(-1, 1)
         key = (name, rank)
         if key not in self._inputs:
             self._inputs[key] = self._make_input(self.buffers[name], rank)
@@ -66,8 +68,6 @@ class Data:
         return np.random.default_rng((self.seed, crc32(name.encode()), index))
 
     def _make_input(self, buffer: Buffer, rank: int) -> Array:
-        if buffer.name == ROUTER:
-            return self.router(rank).reshape(-1, 1)
         rows = self.layer.tokens[rank]
         if buffer.space == "slot":
             rows *= self.layer.top_k

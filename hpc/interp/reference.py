@@ -42,6 +42,7 @@ from hpc.interp.steps import Step
 from hpc.schedule.layer import Layer
 
 F64 = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Ids = Sequence[npt.NDArray[Any]]
 
 SAFETY = 8.0
@@ -61,15 +62,11 @@ _SLOPE = 1.13
 
 class Known(NamedTuple):
     """Values [rows, cols], their natural scale, and the square of the relative error
-    that an execution may have made so far, as one standard deviation.
-
-    `routed` values have a row per slot that was sent, in the order of `_Tokens.order`.
-    """
+    that an execution may have made so far, as one standard deviation."""
 
     value: F64
     scale: F64
     error2: float
-    routed: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,128 +88,135 @@ def reference(
     and slot outputs are given by (token, slot), zero where nothing was sent.
     """
     found = Reference({n: [] for n in outputs}, {n: [] for n in outputs}, {})
+    by_result = {step.result: step for step in steps}
     for rank in range(layer.ep):
-        known = _Tokens(layer, ids[rank], data, rank).run(steps, outputs)
+        tokens = _Tokens(layer, by_result, ids[rank], data, rank)
         for name in outputs:
-            value, scale, error2, _ = known[name]
-            found.values[name].append(value)
-            found.scales[name].append(scale)
-            found.bound[name] = SAFETY * math.sqrt(error2)
+            known = tokens.output(by_result[name])
+            found.values[name].append(known.value)
+            found.scales[name].append(known.scale)
+            found.bound[name] = SAFETY * math.sqrt(known.error2)
     return found
 
 
 class _Tokens:
-    """The tokens of one rank, alone with all experts: what becomes of every slot,
-    wherever it is computed.
+    """The tokens of one rank, alone with all experts.
 
-    `order` lists the slots (token * top_k + slot) that are sent, expert by expert;
-    `spans` has every chosen expert's part of it.
+    What becomes of every slot is computed expert by expert, wherever the expert lives,
+    and kept by (token, slot). `sent` lists the slots (token * top_k + slot) of every
+    expert that is chosen.
     """
 
     def __init__(
-        self, layer: Layer, ids: npt.NDArray[Any], data: Data, rank: int
+        self,
+        layer: Layer,
+        steps: Mapping[str, Step],
+        ids: npt.NDArray[Any],
+        data: Data,
+        rank: int,
     ) -> None:
         self.layer = layer
+        self.steps = steps
         self.data = data
         self.rank = rank
+        self.weights = data.router(rank).astype(np.float64)
         choice = np.asarray(ids).reshape(-1)
-        chosen, rows = np.unique(choice[choice >= 0], return_counts=True)
-        self.order = np.lexsort((np.arange(len(choice)), choice))
-        self.order = self.order[len(choice) - int(rows.sum()) :]
-        stops = np.cumsum(rows).tolist()
-        self.spans = [
-            (expert, slice(stop - count, stop))
-            for expert, count, stop in zip(
-                chosen.tolist(), rows.tolist(), stops, strict=True
-            )
-        ]
+        order = np.lexsort((np.arange(len(choice)), choice))
+        experts, starts = np.unique(choice[order], return_index=True)
+        slots = np.split(order, starts[1:]) if len(experts) else []
+        found = zip(experts.tolist(), slots, strict=True)
+        self.sent = {expert: slots for expert, slots in found if expert >= 0}
         self.known: dict[str, Known] = {}
         self.round2 = UNIT_ROUNDOFF[layer.dtype] ** 2 / 3
 
-    def run(self, steps: Sequence[Step], outputs: Sequence[str]) -> dict[str, Known]:
-        """The outputs by name, routed ones by slot."""
-        for step in steps:
-            match step.op:
-                case "dispatch":
-                    result = self.dispatch(step.args[0])
-                case "gmm":
-                    result = self.gmm(*step.args)
-                case "combine":
-                    result = self.by_slot(self.get(step.args[0]))
-                case "reduce":
-                    result = self.reduce(step.args[0])
-                case _:
-                    result = self.row_op(step)
-            self.known[step.result] = result
-        return {name: self.by_slot(self.known[name]) for name in outputs}
+    def output(self, step: Step) -> Known:
+        """A result; a routed one by slot."""
+        routed = self.is_routed(step.result)
+        return self.collect(step.result) if routed else self.get(step.result)
+
+    def is_routed(self, name: str) -> bool:
+        """Whether there is a row per slot that was sent, at an expert."""
+        step = self.steps.get(name)
+        if step is None or step.op in ("combine", "reduce"):
+            return False
+        return step.op == "dispatch" or self.is_routed(step.args[0])
 
     def get(self, name: str) -> Known:
-        """A result, or an input of this rank."""
+        """An input of this rank, or a result by token or slot."""
         if name not in self.known:
-            value = self.data.input(name, self.rank).astype(np.float64)
-            self.known[name] = Known(value, np.abs(value), 0.0)
+            self.known[name] = self.compute(name)
         return self.known[name]
 
-    def by_slot(self, known: Known) -> Known:
-        """Routed values as [tokens * top_k, cols], zero where nothing was sent."""
-        if not known.routed:
-            return known
-        slots = self.layer.tokens[self.rank] * self.layer.top_k
-        value = np.zeros((slots, known.value.shape[1]))
-        scale = np.zeros_like(value)
-        value[self.order] = known.value
-        scale[self.order] = known.scale
-        return Known(value, scale, known.error2)
+    def compute(self, name: str) -> Known:
+        step = self.steps.get(name)
+        if step is None:
+            value = self.data.input(name, self.rank).astype(np.float64)
+            return Known(value, np.abs(value), 0.0)
+        if step.op == "combine":
+            return self.collect(step.args[0])
+        if step.op == "reduce":
+            return self.reduce(self.get(step.args[0]))
+        return self.row_op(step, [self.get(arg) for arg in step.args])
 
-    def weights(self) -> F64:
-        """Router weights by slot, f64 [tokens * top_k, 1]."""
-        return self.data.router(self.rank).astype(np.float64).reshape(-1, 1)
+    def collect(self, name: str) -> Known:
+        """Routed rows as [tokens * top_k, cols], zero where nothing was sent."""
+        # An expert without rows tells columns and error where nothing is sent at all.
+        sent = self.sent or {0: np.zeros(0, np.int64)}
+        value = scale = np.zeros((0, 0))
+        error2 = 0.0
+        for expert, slots in sent.items():
+            part = self.at_expert(name, expert, slots)
+            if not value.size:
+                shape = (self.weights.size, part.value.shape[1])
+                value, scale, error2 = np.zeros(shape), np.zeros(shape), part.error2
+            value[slots] = part.value
+            scale[slots] = part.scale
+        return Known(value, scale, error2)
 
-    def dispatch(self, name: str) -> Known:
-        value, scale, error2, _ = self.get(name)
-        token = self.order // self.layer.top_k
-        value, scale = value[token], scale[token]
-        if self.layer.weights_at == "input":
-            weights = self.weights()[self.order]
-            value *= weights
-            scale *= weights
-            error2 += self.round2 + _F32**2 / 3
-        return Known(value, scale, error2, True)
+    def at_expert(self, name: str, expert: int, slots: Ints) -> Known:
+        """The rows of routed `name` that these slots have at `expert`."""
+        step = self.steps[name]
+        if step.op == "dispatch":
+            return self.dispatch(self.get(step.args[0]), slots)
+        if step.op == "gmm":
+            matrix = self.data.weight(step.args[1], expert).astype(np.float64)
+            return self.gmm(self.at_expert(step.args[0], expert, slots), matrix)
+        args = [self.at_expert(arg, expert, slots) for arg in step.args]
+        return self.row_op(step, args)
 
-    def gmm(self, rows: str, weight: str) -> Known:
-        value, scale, error2, routed = self.get(rows)
-        cols = self.data.buffers[weight].cols
-        product = np.zeros((len(value), cols))
-        squares = np.zeros_like(product)
-        for expert, mine in self.spans:
-            matrix = self.data.weight(weight, expert).astype(np.float64)
-            product[mine] = _dot(value[mine], matrix)
-            squares[mine] = _dot(np.square(scale[mine]), np.square(matrix))
-        error2 += _F32**2 * value.shape[1] / 6 + self.round2
-        scale = np.maximum(np.sqrt(squares), np.abs(product))
-        return Known(product, scale, error2, routed)
-
-    def reduce(self, name: str) -> Known:
-        value, scale, error2, _ = self.get(name)
-        k = self.layer.top_k
-        shape = (-1, k, value.shape[1])
-        weights = np.ones((value.shape[0] // k, k))
+    def dispatch(self, known: Known, slots: Ints) -> Known:
+        token = slots // self.layer.top_k
+        value, scale, error2 = known.value[token], known.scale[token], known.error2
         if self.layer.weights_at == "output":
-            weights = self.weights().reshape(-1, k)
-        total = np.einsum("tkc,tk->tc", value.reshape(shape), weights)
-        scaled = scale.reshape(shape) * weights[:, :, None]
-        squares = np.einsum("tkc,tkc->tc", scaled, scaled)
-        error2 += _F32**2 * (k / 2 + 1) / 3 + self.round2
+            return Known(value, scale, error2)
+        weights = self.weights.reshape(-1, 1)[slots]
+        error2 += self.round2 + _F32**2 / 3
+        return Known(value * weights, scale * weights, error2)
+
+    def gmm(self, known: Known, matrix: F64) -> Known:
+        product = _dot(known.value, matrix)
+        squares = _dot(np.square(known.scale), np.square(matrix))
+        error2 = known.error2 + _F32**2 * len(matrix) / 6 + self.round2
+        return Known(product, np.maximum(np.sqrt(squares), np.abs(product)), error2)
+
+    def reduce(self, known: Known) -> Known:
+        k = self.layer.top_k
+        weights = self.weights
+        if self.layer.weights_at == "input":
+            weights = np.ones_like(weights)
+        shape = (len(weights), k, known.value.shape[1])
+        total = np.einsum("tkc,tk->tc", known.value.reshape(shape), weights)
+        scale = known.scale.reshape(shape)
+        squares = np.einsum("tkc,tkc,tk->tc", scale, scale, np.square(weights))
+        error2 = known.error2 + _F32**2 * (k / 2 + 1) / 3 + self.round2
         return Known(total, np.maximum(np.sqrt(squares), np.abs(total)), error2)
 
-    def row_op(self, step: Step) -> Known:
-        args = [self.get(name) for name in step.args]
+    def row_op(self, step: Step, args: list[Known]) -> Known:
         error2 = max(known.error2 for known in args) + self.round2
         if step.op == "add":
             one, two = args
             scale = np.hypot(one.scale, two.scale)
-            total = one.value + two.value
-            return Known(total, scale, error2 + _F32**2 / 3, one.routed)
+            return Known(one.value + two.value, scale, error2 + _F32**2 / 3)
         params = {
             "alpha": self.layer.activation.alpha,
             "limit": self.layer.activation.limit,
@@ -221,7 +225,7 @@ class _Tokens:
         with np.errstate(over="ignore"):
             value, scale = _ACTIVATIONS[step.op](*args[0][:2], params)
         scale = np.maximum(scale, np.abs(value))
-        return Known(value, scale, error2 + (8 * _F32) ** 2, args[0].routed)
+        return Known(value, scale, error2 + (8 * _F32) ** 2)
 
 
 def _dot(rows: F64, matrix: F64) -> F64:

@@ -95,7 +95,7 @@ def shrink(schedule: Schedule, sizes: Mapping[int, int] | None = None) -> Schedu
     }
     if new == _sizes(schedule):
         return schedule
-    for name, tiles in _column_tiles(schedule):
+    for name, tiles in sorted(_column_tiles(schedule)):
         cols = new.get((name, "cols"), 1)
         if not _cuttable(cols, tiles):
             raise ShrinkError(

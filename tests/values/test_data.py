@@ -45,6 +45,7 @@ def test_dtypes_and_sizes(dtype: str) -> None:
 def test_router_weights_are_positive_and_sum_to_one() -> None:
     layer = small_layer(top_k=4)
     data = make_data(layer, standard_schedule(layer).buffers)
+    data.input("router", 1)
     weights = data.router(1)
     assert weights.shape == (16, 4)
     assert (weights > 0).all()

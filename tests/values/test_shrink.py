@@ -127,7 +127,7 @@ def test_sizes_are_the_smallest_that_keep_all_tiles() -> None:
     assert common_sizes([even])[7168] == 112
     assert common_sizes([uneven])[7168] == 149
     assert common_sizes([even, uneven])[7168] == 223
-    with pytest.raises(ShrinkError, match="y: 112 columns cannot be cut into 75"):
+    with pytest.raises(ShrinkError, match="h: 64 columns cannot be cut into 43 tiles"):
         shrink(uneven, common_sizes([even]))
 
 

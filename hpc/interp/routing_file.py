@@ -95,7 +95,7 @@ def _token_problems(tokens: tuple[int, ...], layer: Layer) -> list[str]:
 
 def _load(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_BYTES:
-        raise RoutingError([f"has {len(data):,} bytes, at most {MAX_BYTES:,} are read"])
+        raise RoutingError([f"has more than {MAX_BYTES:,} bytes"])
     try:
         content: object = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

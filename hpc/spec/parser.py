@@ -15,7 +15,7 @@ from hpc.spec.model import Loc, Spec
 from hpc.spec.nodes import Block, Node, Setting, String, Word
 from hpc.spec.routing_block import read_routing_setting
 from hpc.spec.schedule_block import check_pins, read_pins
-from hpc.spec.syntax import decode, parse
+from hpc.spec.syntax import MAX_BYTES, decode, parse
 
 if TYPE_CHECKING:
     from hpc.machine.record import Machine
@@ -33,7 +33,8 @@ __all__ = ["SpecError", "load_spec", "parse_spec"]
 def load_spec(path: str | Path) -> Spec:
     """Reads and checks a `.moe` file. Raises `SpecError`, also if it is unreadable."""
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         loc = Loc(str(path), 1, 1)

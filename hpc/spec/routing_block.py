@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpc.interp.routing_check import RoutingError, check_routing
-from hpc.interp.routing_file import fit_layer, read_routing
+from hpc.interp.routing_file import MAX_BYTES, fit_layer, read_routing
 from hpc.schedule.layer import Layer, Routing
 from hpc.spec.diagnostics import Report, did_you_mean
 from hpc.spec.layer_block import MAX_EXPERTS, MAX_RANKS, MAX_ROWS
@@ -107,8 +107,8 @@ def _file(
     if (name := string(report, node)) is None:
         return RoutingRead(None, layer)
     try:
-        data = (directory / name).read_bytes()
-        file = read_routing(data, name)
+        with (directory / name).open("rb") as stream:
+            file = read_routing(stream.read(MAX_BYTES + 1), name)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         report.error(

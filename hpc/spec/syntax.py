@@ -45,7 +45,7 @@ def decode(data: bytes, filename: str) -> str:
     if len(data) > MAX_BYTES:
         _refuse(
             Loc(filename, 1, 1),
-            f"the file has {len(data):,} bytes, a .moe file at most {MAX_BYTES:,}",
+            f"the file has more than {MAX_BYTES:,} bytes, the most of a .moe file",
             'a large routing table belongs in a file: routing = file("counts.json")',
         )
     data = data.removeprefix(BOM_UTF8)

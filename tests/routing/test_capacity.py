@@ -28,6 +28,14 @@ def test_the_worst_case_with_its_arithmetic() -> None:
     )
 
 
+@pytest.mark.parametrize(("top_k", "most"), [(1, 1), (3, 3), (4, 4), (7, 4)])
+def test_a_token_sends_a_rank_no_more_rows_than_choices_or_experts_there(
+    top_k: int, most: int
+) -> None:
+    layer = small_layer(ep=2, experts=8, top_k=top_k, tokens=(10, 10))
+    assert receive_bound(layer).rows == 10 * 2 * most
+
+
 def test_repeats_may_send_every_choice_to_one_rank() -> None:
     layer = small_layer(ep=8, experts=16, top_k=4, tokens=(100,) * 8, repeats=True)
     assert receive_bound(layer).formula == "max tokens 100 * ep 8 * top_k 4 = 3200"

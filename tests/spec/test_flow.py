@@ -144,6 +144,11 @@ def test_numbers_of_an_activation_default_to_those_of_the_layer() -> None:
             "w_down)",
             "[routed rows x 64] by a weight [32 x 64]: 64 columns against 32 rows",
         ),
+        (
+            "input r : tokens x 5\n o = gmm(dispatch(r), w_up)",
+            "w_up)",
+            "5 columns against 64 rows",
+        ),
         ("o = add(dispatch(x), x)", "x) ", "[routed rows x 64] and [token rows x 64]"),
         ("o = add(x)", "add(x)", "'add' takes 2 operands, got 1"),
         ("o = dispatch(x, x)", "dispatch", "'dispatch' takes 1 operand, got 2"),

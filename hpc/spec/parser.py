@@ -174,7 +174,8 @@ def _machine(report: Report, node: Node | None, directory: Path) -> Machine | No
         return load_machine(_machine_name(node, directory))
     except (MachineError, OSError, ValueError) as error:
         loc = Loc(report.file, 1, 1) if node is None else node.loc
-        report.error(loc, f"machine record: {str(error).splitlines()[0]}")
+        for fault in str(error).splitlines():
+            report.error(loc, f"machine record: {fault}")
         return None
 
 

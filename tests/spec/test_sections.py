@@ -145,3 +145,14 @@ def test_dtype_must_be_one_of_the_machine(tmp_path: Path) -> None:
     found = messages(source, str(tmp_path / "t.moe"))
     assert len(found) == 1
     assert "fp32" in found[0]
+
+
+def test_every_fault_of_a_machine_record_is_reported(tmp_path: Path) -> None:
+    record = files("hpc.machine").joinpath("records", "ascend_a3.toml").read_text()
+    changed = record.replace("\nhbm_bytes", "\nhbm_bites")
+    assert changed != record
+    (tmp_path / "mine.toml").write_text(changed)
+    found = messages(text('machine = "mine.toml"\n'), str(tmp_path / "t.moe"))
+    assert any("hbm_bites" in message for message in found)
+    assert any("hbm_bytes" in message for message in found)
+    assert all("mine.toml" in message for message in found)

@@ -64,6 +64,7 @@ class Placement:
         ranks = range(self.layer.ep)
         args = self.layer, self.groups, self.counts
         self._regions: dict[tuple[Any, ...], Rows] = {}
+        self._owned = [experts_of(r, self.layer.experts, self.layer.ep) for r in ranks]
         self._parts = [part_rows(*args, rank) for rank in ranks]
         self._offsets = [source_offsets(*args, rank) for rank in ranks]
 
@@ -83,7 +84,7 @@ class Placement:
 
     def global_expert(self, rank: int, local: int) -> int | None:
         """Global number of a rank's local expert; None if the rank has fewer."""
-        owned = experts_of(rank, self.layer.experts, self.layer.ep)
+        owned = self._owned[rank]
         return owned[local] if local < len(owned) else None
 
     def slots(self, source: int, owner: int, local: int) -> Ints:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import struct
 import sys
 from importlib.metadata import version
 from typing import IO
@@ -27,6 +28,7 @@ from hpc.commands.errors import FAILED, OK, InputError, UsageError, file_error
 from hpc.commands.loading import load_passes
 from hpc.commands.outputs import note, write_text
 from hpc.commands.pipelines import check_pipeline
+from hpc.commands.quotes import find_bad_string
 from hpc.spec.diagnostics import SpecError
 from hpc.universe import HPC_UNIVERSE
 
@@ -43,6 +45,16 @@ examples:
 
 LISTED = "those of `hpc list passes`, and xDSL's"
 """Stands in the help for the names of some 150 passes."""
+
+
+UNREADABLE = (
+    UnregisteredConstructException,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    struct.error,
+)
+"""What xDSL's parser lets through for some wrong texts, such as huge integers."""
 
 
 def _no_pass() -> type[ModulePass]:
@@ -116,22 +128,35 @@ class OptMain(xDSLOptMain):
         self, chunk: IO[bytes], file_extension: str, start_offset: int = 0
     ) -> ModuleOp | None:
         """The module; whatever is wrong with the text is the input's fault."""
+        name = self.get_input_name()
         try:
-            return super().parse_chunk(chunk, file_extension, start_offset)
+            data = chunk.read()
+            if file_extension == "mlir":
+                _check_strings(name, data.decode(), start_offset)
+            return super().parse_chunk(io.BytesIO(data), file_extension, start_offset)
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{self.get_input_name()}: error: not text in UTF-8 ({error.reason} "
-                f"at byte {error.start})"
-            ) from error
-        except UnregisteredConstructException as error:
-            raise InputError(f"{self.get_input_name()}: error: {error}") from error
+            where = f"{error.reason} at byte {error.start}"
+            raise InputError(f"{name}: error: not text in UTF-8 ({where})") from error
         except OSError as error:
-            raise file_error(self.get_input_name(), error) from error
+            raise file_error(name, error) from error
+        except UNREADABLE as error:
+            raise InputError(f"{name}: error: {error}") from error
 
     def finish(self) -> None:
         """Write the output file, now that everything has worked."""
         if self._held is not None:
             write_text(self.args.output_file, self._held.getvalue())
+
+
+def _check_strings(name: str, text: str, offset: int) -> None:
+    if (place := find_bad_string(text)) is None:
+        return
+    line, column = place
+    shown = text.split("\n")[line - 1]
+    raise InputError(
+        f"{name}:{line + offset}:{column}: error: string is not closed, or has an "
+        f"unknown escape\n{shown}\n{' ' * (column - 1)}^"
+    )
 
 
 def run_opt(arguments: list[str], *, load: list[str]) -> int:

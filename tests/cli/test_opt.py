@@ -62,6 +62,8 @@ def test_the_frontend_can_be_named_for_a_file_of_another_kind(
         ('"moe.return"() : () -> ()', "error: "),
         ("builtin.module {", "bad.mlir:1:17: error: "),
         ("module attributes {a = #x.y} {}", "error: "),
+        ('"' + "a" * 60, "bad.mlir:1:1: error: string is not closed"),
+        ('"a//b" "' + "a" * 60 + '\\q"', "bad.mlir:1:8: error: string is not closed"),
     ],
 )
 def test_wrong_ir_is_status_1_and_shown(hpc: Hpc, text: str, message: str) -> None:
@@ -70,6 +72,15 @@ def test_wrong_ir_is_status_1_and_shown(hpc: Hpc, text: str, message: str) -> No
     assert outcome.status == 1
     assert message in outcome.err
     assert outcome.out == ""
+
+
+def test_an_integer_too_large_for_its_type_is_refused(hpc: Hpc, tiny: Path) -> None:
+    text = hpc("opt", tiny, "-p", "moe-tile,tile-select-gmm").out
+    assert "base [16, " in text
+    Path("bad.mlir").write_text(text.replace("base [16, ", f"base [{10**30}, "))
+    outcome = hpc("opt", "bad.mlir")
+    assert outcome.status == 1
+    assert outcome.err.startswith("bad.mlir: error: ")
 
 
 def test_a_parse_error_shows_the_line_and_a_caret(hpc: Hpc) -> None:

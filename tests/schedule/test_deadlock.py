@@ -10,7 +10,7 @@ import pytest
 from hpc.schedule.checks.cycles import cycles
 from hpc.schedule.checks.deadlock import check_deadlock
 from hpc.schedule.checks.replay import Lost, Replay
-from hpc.schedule.model import Barrier, Queue, Wait
+from hpc.schedule.model import Barrier, Put, Queue, Wait
 from tests.builders import (
     dropped,
     edited,
@@ -235,3 +235,22 @@ def test_cycles_do_not_recurse():
     """A ring longer than the interpreter's recursion limit."""
     ring = {i: [(i + 1) % 5000] for i in range(5000)}
     assert cycles(ring) == [list(range(5000))]
+
+
+@pytest.mark.parametrize(("k", "starved"), [(0, 0), (1, 2), (2, 1)])
+def test_rows_go_back_the_way_they_came(k, starved):
+    """A combine of k on rank 0 answers rank 0 - k, not rank 0 + k."""
+    layer = small_layer(ep=3, experts=3, tokens=(4, 4, 4))
+    s = standard_schedule(layer, ((0,), (1,), (2,)))
+    combines = [
+        i
+        for i, instr in enumerate(s.queues[COMM_Q].code)
+        if isinstance(instr, Put) and instr.kind == "combine"
+    ]
+    lost = Lost(0, COMM_Q, combines[k])
+    violation = only(check_deadlock(s, lost=frozenset([lost])))
+    assert violation.rank == starved
+    assert violation.message == (
+        f"queue 2 of rank {starved} waits for ever: returned needs 3, has 2, "
+        "and at most 2 can arrive"
+    )

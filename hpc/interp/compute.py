@@ -25,6 +25,7 @@ from hpc.schedule.model import Put, Region, Schedule, Task
 Mask = npt.NDArray[np.bool_]
 
 _PACKED_BYTES = 1 << 28
+_ROWS_AT_ONCE = 512
 
 
 class Compute:
@@ -99,13 +100,13 @@ class Compute:
         rows = pick(rows, blocks(owned, task.base.m, row_count(rows)))
         if not row_count(rows):
             return
-        if task.op == "reduce":
-            self._reduce(task, rank, rows)
-        elif task.op in ops.OPS:
-            self._row_op(task, rank, rows)
-        else:
+        if task.op != "reduce" and task.op not in ops.OPS:
             known = ", ".join(["gmm", "reduce", *sorted(ops.OPS)])
             raise ExecutionError(f"unknown operator {task.op!r}; known are {known}")
+        work = self._reduce if task.op == "reduce" else self._row_op
+        for start in range(0, row_count(rows), _ROWS_AT_ONCE):
+            stop = min(start + _ROWS_AT_ONCE, row_count(rows))
+            work(task, rank, pick(rows, slice(start, stop)))
 
     def _gmm(self, task: Task, rank: int, owned: Mask) -> None:
         source, weight = task.reads

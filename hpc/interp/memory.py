@@ -19,10 +19,22 @@ class ExecutionError(Exception):
     """The schedule cannot be executed on these values; the message says why."""
 
 
+Pool = dict[tuple[int, str], Array]
+"""Workspace arrays by (rank, buffer), for the next execution to poison and use again:
+fresh memory costs more time than all the arithmetic."""
+
+
 class Memory:
     """Arrays by rank and buffer name, and how much of each output row was written."""
 
-    def __init__(self, schedule: Schedule, placement: Placement, data: Data) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        placement: Placement,
+        data: Data,
+        pool: Pool | None = None,
+    ) -> None:
+        self._pool = {} if pool is None else pool
         self.buffers = {buffer.name: buffer for buffer in schedule.buffers}
         self._placement = placement
         self._arrays: list[dict[str, Array]] = []
@@ -45,11 +57,23 @@ class Memory:
         if buffer.role == "input":
             self._arrays[rank][buffer.name] = data.input(buffer.name, rank)
             return
-        dtype = numpy_dtype(buffer.dtype)
         shape = (rows, buffer.cols)
-        self._arrays[rank][buffer.name] = np.full(shape, np.nan, dtype)
+        self._arrays[rank][buffer.name] = self._poisoned(buffer, rank, shape)
         if buffer.role == "output":
             self._written[rank][buffer.name] = np.zeros(rows, np.int64)
+
+    def _poisoned(self, buffer: Buffer, rank: int, shape: tuple[int, int]) -> Array:
+        """An array of NaN; a new one for outputs, which outlive the memory."""
+        dtype = numpy_dtype(buffer.dtype)
+        if buffer.role == "output":
+            return np.full(shape, np.nan, dtype)
+        array = self._pool.get((rank, buffer.name))
+        if array is None or array.shape != shape or array.dtype != dtype:
+            array = self._pool[rank, buffer.name] = np.empty(shape, dtype)
+        # As bits: filling an array of a dtype that numpy does not know itself is slow.
+        bits = f"u{dtype.itemsize}"
+        array.view(bits).fill(np.array(np.nan, dtype).view(bits))
+        return array
 
     def array(self, rank: int, name: str) -> Array:
         """All rows of a buffer; ExecutionError if there is no such buffer."""

@@ -30,7 +30,7 @@ about the scale itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,10 +38,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpc.interp.data import Data
+from hpc.interp.reference_ops import ACTIVATIONS, F64, product
 from hpc.interp.steps import Step
 from hpc.schedule.layer import Layer
 
-F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Ids = Sequence[npt.NDArray[Any]]
 
@@ -52,12 +52,6 @@ UNIT_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp32": 2.0**-24}
 """Largest relative error of one rounding: half a unit in the last place."""
 
 _F32 = 2.0**-24
-_TINY = 2.0**-52
-"""Bound of an output that no operator rounds."""
-
-_ROWS, _INNER, _COLS = 32, 128, 64
-_SLOPE = 1.13
-"""Above the steepest slope of silu (1.0998) and of gelu (1.1289)."""
 
 
 class Known(NamedTuple):
@@ -194,10 +188,10 @@ class _Tokens:
         return Known(value * weights, scale * weights, error2)
 
     def gmm(self, known: Known, matrix: F64) -> Known:
-        product = _dot(known.value, matrix)
-        squares = _dot(np.square(known.scale), np.square(matrix))
+        value = product(known.value, matrix)
+        squares = product(np.square(known.scale), np.square(matrix))
         error2 = known.error2 + _F32**2 * len(matrix) / 6 + self.round2
-        return Known(product, np.maximum(np.sqrt(squares), np.abs(product)), error2)
+        return Known(value, np.maximum(np.sqrt(squares), np.abs(value)), error2)
 
     def reduce(self, known: Known) -> Known:
         k = self.layer.top_k
@@ -223,139 +217,6 @@ class _Tokens:
             **dict(step.params),
         }
         with np.errstate(over="ignore"):
-            value, scale = _ACTIVATIONS[step.op](*args[0][:2], params)
+            value, scale = ACTIVATIONS[step.op](*args[0][:2], params)
         scale = np.maximum(scale, np.abs(value))
         return Known(value, scale, error2 + (8 * _F32) ** 2)
-
-
-def _dot(rows: F64, matrix: F64) -> F64:
-    """`rows` @ `matrix` in blocks too small for BLAS to start threads."""
-    count, k = rows.shape
-    stack = np.zeros((-(-count // _ROWS), _ROWS, k))
-    stack.reshape(-1, k)[:count] = rows
-    product = np.zeros((*stack.shape[:2], matrix.shape[1]))
-    for start in range(0, k, _INNER):
-        inner = slice(start, start + _INNER)
-        for left in range(0, matrix.shape[1], _COLS):
-            cols = slice(left, left + _COLS)
-            product[..., cols] += stack[..., inner] @ matrix[inner, cols]
-    return product.reshape(-1, matrix.shape[1])[:count]
-
-
-def _logistic(values: F64) -> F64:
-    return 0.5 * (1.0 + np.tanh(0.5 * values))
-
-
-def _normal_cdf(values: F64) -> F64:
-    """Probability that a standard normal variable is below; erfc of the C library."""
-    flat = (values * -math.sqrt(0.5)).ravel().tolist()
-    return 0.5 * np.array(list(map(math.erfc, flat))).reshape(values.shape)
-
-
-def _product(gate: F64, gate_scale: F64, up: F64, up_scale: F64) -> tuple[F64, F64]:
-    """(gate * up, its scale) from a bent gate and a straight up, with scales.
-
-    The last term keeps the product of two small errors below the scale when gate and
-    up are both near zero.
-    """
-    terms = (gate_scale * up, gate * up_scale, gate_scale * up_scale / 8)
-    return gate * up, np.sqrt(sum(np.square(term) for term in terms))
-
-
-Bend = Callable[[F64, F64, Mapping[str, float]], tuple[F64, F64]]
-
-
-def _swiglu(h: F64, scale: F64, params: Mapping[str, float]) -> tuple[F64, F64]:
-    (gate, up), (gate_scale, up_scale) = np.hsplit(h, 2), np.hsplit(scale, 2)
-    return _product(gate * _logistic(gate), _SLOPE * gate_scale, up, up_scale)
-
-
-def _geglu(h: F64, scale: F64, params: Mapping[str, float]) -> tuple[F64, F64]:
-    (gate, up), (gate_scale, up_scale) = np.hsplit(h, 2), np.hsplit(scale, 2)
-    return _product(gate * _normal_cdf(gate), _SLOPE * gate_scale, up, up_scale)
-
-
-def _swiglu_oai(h: F64, scale: F64, params: Mapping[str, float]) -> tuple[F64, F64]:
-    (gate, up), (gate_scale, up_scale) = np.hsplit(h, 2), np.hsplit(scale, 2)
-    limit = params["limit"]
-    gate = np.where(gate > limit, limit, gate)
-    up = np.where(up > limit, limit, np.where(up < -limit, -limit, up))
-    bent = gate * _logistic(params["alpha"] * gate)
-    return _product(bent, _SLOPE * gate_scale, up + 1.0, up_scale)
-
-
-def _relu(h: F64, scale: F64, params: Mapping[str, float]) -> tuple[F64, F64]:
-    return np.where(h > 0, h, 0.0), scale
-
-
-def _relu2(h: F64, scale: F64, params: Mapping[str, float]) -> tuple[F64, F64]:
-    return np.where(h > 0, h * h, 0.0), 2 * np.maximum(h, scale / 2) * scale
-
-
-def _gelu(h: F64, scale: F64, params: Mapping[str, float]) -> tuple[F64, F64]:
-    return h * _normal_cdf(h), _SLOPE * scale
-
-
-_ACTIVATIONS: dict[str, Bend] = {
-    "swiglu": _swiglu,
-    "geglu": _geglu,
-    "swiglu_oai": _swiglu_oai,
-    "relu": _relu,
-    "relu2": _relu2,
-    "gelu": _gelu,
-}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The worst error of outputs against a reference, relative to the natural scale.
-
-    `max_rel_err` is infinite if an output is not a number (or not zero where it must
-    be). `worst` says where: (output, rank, row, column).
-    """
-
-    max_rel_err: float
-    bound: float
-    worst: tuple[str, int, int, int] | None
-
-    @property
-    def ok(self) -> bool:
-        return self.max_rel_err <= self.bound
-
-    @property
-    def is_nan(self) -> bool:
-        """Whether there is no error to tell, only a wrong kind of value."""
-        return math.isinf(self.max_rel_err)
-
-    @property
-    def severity(self) -> float:
-        """Error in units of the bound."""
-        return self.max_rel_err / self.bound if self.max_rel_err else 0.0
-
-
-def compare(
-    outputs: Mapping[str, Sequence[npt.NDArray[Any]]], expected: Reference
-) -> Verdict:
-    """The verdict on `outputs[name][rank]`: of several outputs, on the worst one."""
-    verdict = Verdict(0.0, max(expected.bound.values(), default=0.0), None)
-    for name, values in expected.values.items():
-        bound = max(expected.bound[name], _TINY)
-        for rank, value in enumerate(values):
-            got = outputs[name][rank].astype(np.float64)
-            error = _relative(got, value, expected.scales[name][rank])
-            if not error.size:
-                continue
-            row, col = divmod(int(error.argmax()), error.shape[1])
-            worst = Verdict(float(error[row, col]), bound, (name, rank, row, col))
-            if verdict.worst is None or worst.severity > verdict.severity:
-                verdict = worst
-    return verdict
-
-
-def _relative(got: F64, value: F64, scale: F64) -> F64:
-    """|got - value| / scale; infinite for NaN, and for any error at scale zero."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.abs(got - value) / scale
-    error[got == value] = 0.0
-    error[np.isnan(error)] = np.inf
-    return error

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from hpc.interp.compute import Compute
 from hpc.interp.data import Data
-from hpc.interp.memory import ExecutionError, Memory
+from hpc.interp.memory import ExecutionError, Memory, Pool
 from hpc.interp.numerics import Array
 from hpc.interp.placement import Placement
 from hpc.interp.shares import Bundle, bundles
@@ -98,16 +98,22 @@ class _Ready:
 
 
 def execute(
-    schedule: Schedule, ids: Sequence[npt.NDArray[Any]], *, seed: int, data: Data
+    schedule: Schedule,
+    ids: Sequence[npt.NDArray[Any]],
+    *,
+    seed: int,
+    data: Data,
+    pool: Pool | None = None,
 ) -> Result:
     """Runs `schedule` on all ranks; `seed` chooses the interleaving.
 
-    `ids[rank]` is int [tokens, top_k], -1 where a slot sends nothing. Raises
+    `ids[rank]` is int [tokens, top_k], -1 where a slot sends nothing. `pool` keeps
+    workspace for further executions. Raises
     `ExecutionDeadlock` if cores wait for ever, `ExecutionError` for a schedule that
     cannot be executed, ValueError if `ids` does not fit the layer.
     """
     placement = Placement(schedule, ids)
-    memory = Memory(schedule, placement, data)
+    memory = Memory(schedule, placement, data, pool)
     compute = Compute(schedule, placement, memory, data)
     _Execution(schedule, compute, seed).run()
     outputs: dict[str, list[Array]] = {}

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hpc.interp.data import Data, make_data
+from hpc.interp.memory import Pool
 from hpc.interp.numerics import Array
-from hpc.interp.reference import Reference, Verdict, compare, reference
+from hpc.interp.reference import Reference, reference
 from hpc.interp.routing import Ids, routing_ids
 from hpc.interp.shrink import ShrinkError, common_sizes, shrink
 from hpc.interp.steps import Step, StepsError, steps_of
 from hpc.interp.values import ExecutionError, execute
+from hpc.interp.verdict import Verdict, compare
 from hpc.schedule.model import Schedule
 
 Outputs = Mapping[str, Sequence[Array]]
@@ -112,7 +114,7 @@ def _verify(
             small, steps_of(small) if steps is None else steps
         )
         for seed in seeds:
-            result = execute(small, ids, seed=seed, data=data)
+            result = execute(small, ids, seed=seed, data=data, pool=bench.pool)
             faults.update(dict.fromkeys(result.faults))
             digest = _digest(result.outputs)
             if digest not in digests:
@@ -145,6 +147,7 @@ class _Bench:
     """Inputs and references, made once for schedules that start from the same."""
 
     def __init__(self) -> None:
+        self.pool: Pool = {}
         self._made: dict[object, tuple[list[Ids], Data, Reference]] = {}
 
     def prepare(

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpc.interp.data import make_data
-from hpc.interp.reference import Verdict, compare, reference
+from hpc.interp.reference import reference
 from hpc.interp.steps import steps_of
 from hpc.interp.values import Result, execute
+from hpc.interp.verdict import Verdict, compare
 from hpc.schedule.layer import Layer
 from hpc.schedule.model import Base, Buffer, Queue, Region, Schedule, Set, Task, Wait
 from tests.builders import AIC, VEC, small_layer, standard_schedule

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from hpc.interp.data import Data, make_data
-from hpc.interp.reference import SAFETY, UNIT_ROUNDOFF, Reference, compare, reference
+from hpc.interp.reference import SAFETY, UNIT_ROUNDOFF, Reference, reference
 from hpc.interp.steps import Step, StepsError, steps_of
+from hpc.interp.verdict import compare
 from hpc.schedule.layer import ACTIVATIONS, Activation, Layer
 from tests.builders import small_layer, standard_schedule
 from tests.values.cases import add_then_swiglu, random_ids

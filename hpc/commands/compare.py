@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from hpc.commands.check import refuse
-from hpc.commands.errors import FAILED, OK, UsageError
+from hpc.commands.errors import UsageError
 from hpc.commands.inputs import is_schedule
-from hpc.commands.measure import Measured, check_all, measure_all, report_on
+from hpc.commands.measure import Measured, check_all, measure_all, report_on, verdict
 from hpc.commands.outputs import show, show_json
 from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
@@ -33,4 +33,4 @@ def run(args: argparse.Namespace) -> int:
         show_json(compare_json(report))
     else:
         show(compare_text(report, color=sys.stdout.isatty()))
-    return OK if report.ok else FAILED
+    return verdict(report)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hpc.commands.errors import InputError
+from hpc.commands.errors import FAILED, OK, InputError
 from hpc.commands.inputs import Opened, load_machine_of, open_schedule
+from hpc.commands.outputs import note
 from hpc.commands.progress import Progress
 
 if TYPE_CHECKING:
@@ -99,8 +100,15 @@ def _values(report: ValueReport) -> Values:
         bit_identical=report.bit_identical,
         ok=report.ok,
         digest=report.digest,
+        worst=_worst(report.worst),
         faults=report.faults,
     )
+
+
+def _worst(place: tuple[str, int, int, int] | None) -> str:
+    if place is None:
+        return ""
+    return "{}, rank {}, row {}, column {}".format(*place)
 
 
 @dataclass(frozen=True)
@@ -150,6 +158,13 @@ def report_on(file: str, measured: list[Measured]) -> RunReport:
     facts = measured[0].checked.machine.facts
     figures = Counter(fact.confidence for fact in facts)
     return RunReport(file, tuple(m.report for m in measured), dict(figures))
+
+
+def verdict(report: RunReport) -> int:
+    """The exit status; what is not right goes to stderr, a line each."""
+    for complaint in report.complaints:
+        note(f"{report.source}: error: {complaint}")
+    return OK if report.ok else FAILED
 
 
 def _measure(

@@ -7,8 +7,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from hpc.commands.check import refuse
-from hpc.commands.errors import FAILED, OK
-from hpc.commands.measure import Measured, check_all, measure_all, report_on, verify
+from hpc.commands.measure import (
+    Measured,
+    check_all,
+    measure_all,
+    report_on,
+    verdict,
+    verify,
+)
 from hpc.commands.outputs import note, replacing, show, show_json
 from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
@@ -33,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.trace:
         _write_trace(args.trace, next(m for m in measured if m.report is report.best))
     _show(report, as_json=args.json)
-    return OK if report.ok else FAILED
+    return verdict(report)
 
 
 def requested_policies(asked: list[str] | None) -> list[str | None]:

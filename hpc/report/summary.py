@@ -29,8 +29,9 @@ class CoreUse:
 class Values:
     """The outcome of running the schedule on data.
 
-    `max_rel_err` is None if an output is not a number. `digest` names the exact bits,
-    for comparison between policies.
+    `max_rel_err` is None if an output is not a number; `worst` says where it is.
+    `digest` names the exact bits, for comparison between policies. `faults` says what
+    else went wrong.
     """
 
     what: str
@@ -40,7 +41,20 @@ class Values:
     bit_identical: bool
     ok: bool
     digest: str
+    worst: str = ""
     faults: tuple[str, ...] = ()
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """Why these values are not right; nothing if they are."""
+        if self.ok:
+            return ()
+        if self.faults or self.max_rel_err is None:
+            return self.faults or (f"not a number at {self.worst}",)
+        error, allowed = self.max_rel_err, self.allowed
+        if error <= allowed:
+            return ("the interleavings differ in bits",)
+        return (f"relative error {error:.2e} > {allowed:.2e} at {self.worst}",)
 
 
 @dataclass(frozen=True)
@@ -70,9 +84,16 @@ class PolicyReport:
     values: Values | None
 
     @property
+    def complaints(self) -> tuple[str, ...]:
+        """What is not right with this policy; nothing if all is."""
+        failed = [f"check {name} failed" for name, ok in self.checks.items() if not ok]
+        wrong = self.values.complaints if self.values else ()
+        return (*failed, *(f"wrong values: {text}" for text in wrong))
+
+    @property
     def ok(self) -> bool:
         """Whether every check that ran passed and the values are right."""
-        return all(self.checks.values()) and (self.values is None or self.values.ok)
+        return not self.complaints
 
     def to_json(self) -> Json:
         """The keys of one policy, in their fixed order."""
@@ -118,9 +139,21 @@ class RunReport:
         return len({v.digest for v in ran}) <= 1 and all(v.bit_identical for v in ran)
 
     @property
+    def complaints(self) -> tuple[str, ...]:
+        """What is not right, a sentence each; nothing if all is."""
+        found = [
+            f"policy {policy.policy}: {text}"
+            for policy in self.policies
+            for text in policy.complaints
+        ]
+        if not self.bit_identical:
+            found.append("the values differ in bits between policies or seeds")
+        return tuple(found)
+
+    @property
     def ok(self) -> bool:
         """Whether all is right; decides the exit status."""
-        return self.bit_identical and all(policy.ok for policy in self.policies)
+        return not self.complaints
 
     def to_json(self) -> Json:
         """The best policy's numbers on top, all policies below `policies`."""
@@ -191,7 +224,7 @@ def _values_json(values: Values | None, identical: bool | None) -> Json | None:
         "allowed": values.allowed,
         "bit_identical": values.bit_identical if identical is None else identical,
         "ok": values.ok,
-        "faults": list(values.faults),
+        "complaints": list(values.complaints),
     }
 
 

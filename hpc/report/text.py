@@ -81,13 +81,7 @@ def run_text(report: RunReport, *, color: bool) -> str:
         *_value_rows(report),
     ]
     table = _table(policies, rows, color=color)
-    faults = [
-        f"values, policy {p.policy}: {fault}"
-        for p in policies
-        if p.values
-        for fault in p.values.faults
-    ]
-    return "\n".join([describe(report), table + LEGEND, *faults]).rstrip("\n") + "\n"
+    return f"{describe(report)}\n{table}{LEGEND}"
 
 
 def compare_text(report: RunReport, *, color: bool) -> str:

@@ -180,7 +180,7 @@ def test_wrong_values_fail_the_run(
     outcome = hpc("run", tiny)
     assert outcome.status == 1
     assert "not a number" in outcome.out
-    assert "values, policy list: row 3 twice" in outcome.out
+    assert "error: policy list: wrong values: row 3 twice\n" in outcome.err
 
 
 def test_a_latency_below_the_bound_is_an_internal_error(

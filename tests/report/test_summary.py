@@ -56,6 +56,23 @@ def test_wrong_values_make_the_run_fail(change: dict[str, bool]) -> None:
     assert not run_report(replace(policy_report(), values=values)).ok
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"max_rel_err": None}, "not a number at out, rank 1"),
+        ({"max_rel_err": 0.5}, "relative error 5.00e-01 > 4.00e-03 at out, rank 1"),
+        ({"faults": ("row 3 twice",)}, "row 3 twice"),
+        ({"bit_identical": False}, "the interleavings differ in bits"),
+    ],
+)
+def test_what_is_wrong_with_values_is_said(
+    change: dict[str, object], complaint: str
+) -> None:
+    values = replace(VALUES, ok=False, worst="out, rank 1", **change)  # type: ignore[arg-type]
+    report = run_report(replace(policy_report(), values=values))
+    assert report.complaints[0] == f"policy list: wrong values: {complaint}"
+
+
 def test_bits_that_differ_between_policies_make_the_run_fail() -> None:
     other = replace(policy_report("paper"), values=replace(VALUES, digest="other"))
     report = run_report(policy_report(), other)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hpc.interp.data import Data, make_data
+from hpc.interp.footprint import available_bytes, needed_bytes
 from hpc.interp.memory import Pool
 from hpc.interp.numerics import Array
 from hpc.interp.reference import Reference, reference
@@ -161,11 +162,23 @@ class _Bench:
             raise ExecutionError(f"no operator computes {', '.join(sorted(missing))}")
         key = (layer, routing, given, steps, outputs)
         if key not in self._made:
+            _require_memory(schedule)
             ids = routing_ids(layer, routing)
             data = make_data(layer, given)
             expected = reference(layer, steps, ids, data, outputs)
             self._made[key] = ids, data, expected
         return self._made[key]
+
+
+def _require_memory(schedule: Schedule) -> None:
+    """ExecutionError if the values do not fit into the memory that is free."""
+    needed, available = needed_bytes(schedule), available_bytes()
+    if available is not None and needed > available:
+        raise ExecutionError(
+            f"values need about {needed / 2**30:.1f} GiB of memory, "
+            f"{available / 2**30:.1f} GiB are available; "
+            "shrunk values need less"
+        )
 
 
 def _digest(outputs: Outputs) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hpc.interp import verify
+from hpc.interp.footprint import available_bytes
 from hpc.interp.steps import Step
 from hpc.interp.values import Result
 from hpc.interp.verify import same_bits, verify_policies, verify_values
@@ -124,6 +125,25 @@ def ending_with(last: str, schedule: Schedule) -> Schedule:
         buffers=kept,
         queues=(aic, comm, replace(vec, code=vec.code[:-1])),
     )
+
+
+def test_values_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is allocated, with both numbers. GiB: x and out 16 each, recv, y
+    and back 32 each, pairs of f64 128 each for out and one rank's slots, weights 0.4.
+    """
+    monkeypatch.setattr(verify, "available_bytes", lambda: 3 << 30)
+    layer = small_layer(hidden=1 << 20, tokens=(4096, 4096))
+    report = verify_values(standard_schedule(layer), mode="full")
+    assert not report.ok
+    assert report.faults[0].startswith("values need about 384.4 GiB")
+    assert "3.0 GiB are available" in report.faults[0]
+    monkeypatch.setattr(verify, "available_bytes", lambda: None)
+    assert verify_values(standard_schedule(small_layer())).ok
+
+
+def test_memory_that_is_free_is_known_here_or_not_at_all() -> None:
+    free = available_bytes()
+    assert free is None or free > 1 << 20
 
 
 def test_a_flow_without_communication() -> None:

@@ -6,7 +6,6 @@ out of them. `read` returns model objects and raises `Fault`; `write` is its inv
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Callable, Collection
@@ -45,7 +44,7 @@ class Odd:
         self.text = text
 
 
-@dataclass(slots=True)
+@dataclass
 class Names:
     """What references resolve to, in one schedule."""
 
@@ -105,6 +104,9 @@ def nearest(word: str, known: Collection[str]) -> str:
     """`; did you mean "x"?` or nothing."""
     if len(word) > _LONGEST_WORD:
         return ""
+    # Only files with faults come here; others need not load it.
+    import difflib
+
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {quoted(close[0])}?" if close else ""
 
@@ -113,7 +115,7 @@ def expected(what: str, value: Json, where: Where) -> Fault:
     return Fault(where, f"expected {what}, got {shown(value)}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Int:
     """An integer; true and false are none."""
 
@@ -135,7 +137,7 @@ class Int:
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Num:
     """A finite number, read as a float."""
 
@@ -150,7 +152,7 @@ class Num:
         return float(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bool:
     summary: str = "true or false"
 
@@ -163,7 +165,7 @@ class Bool:
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Text:
     """A string, one of `choices` if there are any."""
 
@@ -188,7 +190,7 @@ class Text:
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Items:
     """A list of values of one shape, read as a tuple."""
 
@@ -214,7 +216,7 @@ class Items:
         return [write(item, names) for item in value]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pairs:
     """An object of named numbers, read as a tuple of (name, value) in file order."""
 
@@ -234,7 +236,7 @@ class Pairs:
         return {key: self.of.write(number, names) for key, number in value}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EventRef:
     """An event by its name, or by its id; null where a signal may be missing."""
 
@@ -262,7 +264,7 @@ class EventRef:
         return value if value is None else names.event_names.get(value, value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LocRef:
     """An index into `locs`."""
 
@@ -278,7 +280,7 @@ class LocRef:
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RegionShape:
     """`[buffer, expert, part]`; null is "all", nulls at the end are left out."""
 
@@ -308,7 +310,7 @@ class RegionShape:
         return [value.buffer]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Field:
     """One key of an object. A field equal to its default is not written."""
 
@@ -318,7 +320,7 @@ class Field:
     default: Any = REQUIRED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
     """An object with fixed keys, read as `make(**fields)`.
 
@@ -368,7 +370,7 @@ class Record:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Union:
     """One of several records, told apart by the key "do"."""
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from hpc.schedule.checks.deadlock import check_deadlock
 from hpc.schedule.checks.report import CheckReport, Violation
-from hpc.schedule.diff import diff_schedules
 from hpc.schedule.model import Schedule
-from hpc.schedule.writer import globals_hash
 
 CHECK = "structure"
 RULES = {
@@ -55,6 +53,10 @@ def merged(
 
 def _globals(s: Schedule, programs: Sequence[Schedule]) -> list[Violation]:
     """Ranks whose global fields are others than those of `s`."""
+    # Most schedules are one program; checking them need not load these.
+    from hpc.schedule.diff import diff_schedules
+    from hpc.schedule.writer import globals_hash
+
     found: list[Violation] = []
     if len(programs) != s.layer.ep:
         message = f"{len(programs)} programs for {s.layer.ep} ranks"

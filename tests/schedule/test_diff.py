@@ -133,7 +133,7 @@ def test_moved_source_locations_are_one_line():
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(schedules(), schedules())
 def test_no_difference_means_equal(a, b):
     assert diff_schedules(a, a) == []

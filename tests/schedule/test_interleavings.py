@@ -151,7 +151,7 @@ def verdicts(programs, seeds):
     return {Machine(programs).ends(random.Random(seed)) for seed in seeds}
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32 - 1))
 def test_every_order_ends_as_the_replay_says(seed):
     rng = random.Random(seed)
@@ -162,7 +162,7 @@ def test_every_order_ends_as_the_replay_says(seed):
     assert (not check_deadlock(s, programs)) == safe
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32 - 1))
 def test_every_order_of_different_programs_ends_as_the_replay_says(seed):
     rng = random.Random(seed)

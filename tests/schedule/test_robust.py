@@ -16,7 +16,7 @@ from tests.schedule.strategies import schedules
 LIMITS = Limits(64, 24, 48, ("bf16",))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(schedules())
 def test_any_schedule_gets_a_verdict(s):
     counts = np.ones((s.layer.ep, s.layer.experts), dtype=int)
@@ -47,7 +47,7 @@ BASES = [
 ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(st.integers(0, 2**32 - 1))
 def test_any_field_of_any_instruction_set_to_anything_gets_a_verdict(seed):
     rng = random.Random(seed)

@@ -36,7 +36,7 @@ def golden() -> Schedule:
     return replace(s, padded=(("hidden", 32),), notes=("made by hand",))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(schedules())
 def test_load_inverts_dump(s):
     text = dump_schedule(s)

@@ -60,7 +60,7 @@ class SharedPool:
         return True
 
     def finished(self, now: float) -> list[int]:
-        """Flows that are complete at `now`, ascending; sets the next token."""
+        """Flows that are complete at `now`; sets the next token."""
         flows = self.flows
         total = self.weight
         speed = min(self.cap, self.rate / total)
@@ -81,7 +81,6 @@ class SharedPool:
             # Restarting at zero keeps the marks small, hence precise.
             self.v = self.weight = 0.0
             self.token = INFINITY
-        done.sort()
         return done
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hpc.interp.bound import lower_bound
 from hpc.interp.engine import simulate
+from hpc.machine.cost import vector_compute_us
 from hpc.machine.record import load_machine
 from hpc.schedule.layer import ACTIVATIONS, Activation, Layer
 from hpc.schedule.model import Base, Schedule
@@ -108,6 +109,34 @@ def test_weights_bind_a_few_tokens() -> None:
     # eight experts of three 7168 x 2048 matrices in bf16, and eight tokens.
     moved = 8 * 3 * 7168 * 2048 * 2 + 8 * 7168 * 2
     assert bound.bound_us == pytest.approx(moved / 1.45e6 + 4.6 + 1.0, rel=1e-12)
+
+
+def test_hand_overs_bind_a_layer_without_work() -> None:
+    """One row of one element, there and back: launch and fetch; put and its signal;
+    GMM, activation, GMM, put by three hand-overs; two hops; the last put visible."""
+    layer = small_layer(hidden=1, intermediate=1)
+    counts = np.array([[0, 0, 1, 0], [0, 0, 0, 0]])
+    bound = lower_bound(standard_schedule(layer), counts, A3)
+    path_us = 4.6 + (0.2 + 1.6) + 3 * (0.2 + 1.6) + 2 * 0.93 + (0.2 + 1.0)
+    assert bound.bound_by == "chain"
+    assert bound.bound_us == pytest.approx(path_us)
+    timing = simulate(standard_schedule(layer), counts, A3)
+    assert bound.bound_us <= timing.latency_us < 2 * bound.bound_us
+
+
+def test_vector_instructions_bind_an_expensive_activation() -> None:
+    """Exact gelu of 4096 x 512 values by 30 instructions: far more than their bytes."""
+    layer = small_layer(
+        tokens=(4096,), ep=1, experts=1, top_k=1, hidden=16, intermediate=512,
+        activation=Activation("gelu"),
+    )  # fmt: skip
+    counts = np.array([[4096]])
+    bound = lower_bound(standard_schedule(layer), counts, A3)
+    one_us = vector_compute_us(A3, "gelu", 512, 512, "bf16")
+    assert bound.terms["aiv"][0] == pytest.approx(4.6 + 4096 * one_us / 48 + 1.0)
+    assert bound.bound_by == "aiv"
+    timing = simulate(standard_schedule(layer), counts, A3)
+    assert timing.latency_us >= bound.bound_us
 
 
 def test_imbalance_is_bound_by_the_loaded_rank() -> None:

@@ -14,6 +14,7 @@ from tests.builders import small_layer, standard_schedule
 from tests.timing.tiny import CUBE, ONE, ROUND, layer_of, program, send, to, work
 
 RELU_US = vector_share_us(ROUND, "relu", 8 << 16, 8 << 16, "bf16")
+SMALL_US = vector_share_us(ROUND, "relu", 8 << 12, 8 << 12, "bf16")
 NOTHING = np.zeros((1, 1), dtype=int)
 BOTH = pytest.mark.parametrize("hbm", ["shared", "fifo"])
 
@@ -72,6 +73,52 @@ def test_open_gate_costs_one_poll() -> None:
     timing = simulate(schedule, NOTHING, ROUND)
     assert timing.latency_us == pytest.approx(1001 + RELU_US + 1 + 3 + RELU_US)
     assert timing.wait_us["aiv"]["e0"][0] == 0
+
+
+@BOTH
+def test_the_latest_signal_opens_a_gate(hbm: str) -> None:
+    """The long task's end is known before the short one's, and comes after it."""
+    schedule = program(
+        layer_of(),
+        (ONE, [work(), Set(0)]),
+        (replace(ONE, first=1), [work(small=True), work(small=True), Set(0)]),
+        (CUBE, [Wait(0, 2)]),
+        events={0: 2},
+    )
+    timing = simulate(schedule, NOTHING, ROUND, hbm=hbm)
+    assert 2 * SMALL_US + 1 < RELU_US
+    assert timing.layer_us == pytest.approx(1001 + RELU_US + 2 + 10 + 3)
+
+
+def test_waiters_of_a_gate_start_in_core_order() -> None:
+    """Cores 0 and 1 go on at the same time; core 1 came first, core 0 is served first
+    by a memory that serves in turn: 131,072 bytes at 1,000 bytes/us each."""
+    slow = replace(ROUND, hbm_gbps=1.0, hbm_core_gbps=1.0)
+    code = [Wait(0, 1), work(small=True)]
+    schedule = program(
+        layer_of(),
+        (ONE, [Wait(1, 1), *code]),
+        (replace(ONE, first=1), code),
+        (CUBE, [Set(1)]),
+        (replace(CUBE, first=1), [work(), Set(0)]),
+        events={0: 1, 1: 1},
+    )
+    trace = simulate(schedule, NOTHING, slow, hbm="fifo", record=True).trace
+    assert trace is not None
+    ends = [
+        trace.end_us[(trace.unit == 1) & (trace.core == core) & (trace.kind == 0)]
+        for core in (0, 1)
+    ]
+    assert ends[1] - ends[0] == pytest.approx(131.072)
+
+
+@BOTH
+def test_one_core_drives_a_put_at_its_own_rate(hbm: str) -> None:
+    """16 bytes at 0.5 bytes/us although the link takes 1."""
+    slow = replace(ROUND, put_core_gbps=0.0005)
+    schedule = program(layer_of(ep=2), (ONE, [send(group=1)]), groups=((0,), (1,)))
+    timing = simulate(schedule, to(2, {(0, 1): 8}), slow, hbm=hbm)
+    assert timing.rank_layer_us[1] == pytest.approx(1001 + 32 + 100 + 5 + 10)
 
 
 @BOTH
@@ -245,3 +292,26 @@ def test_unknown_operator_is_named() -> None:
     odd = replace(work(), op="fft")
     with pytest.raises(KeyError, match="no cost for operator 'fft'"):
         simulate(program(layer_of(), (ONE, [odd])), NOTHING, ROUND)
+
+
+def test_hidden_share_by_hand() -> None:
+    """Matrix cores are busy from 1001 on, for less than the hop of 100. Rank 0's link
+    is busy from 1001 to 1017, all hidden; rank 1's from 1101 to 1117, all exposed."""
+    assert 16 < RELU_US < 100
+    schedule = program(
+        layer_of(ep=2),
+        (ONE, [send(group=1)]),
+        (CUBE, [work()]),
+        groups=((0,), (1,)),
+    )
+    timing = simulate(schedule, to(2, {(0, 1): 8}), ROUND)
+    assert timing.comm_hidden == pytest.approx(0.5)
+
+
+def test_a_rank_takes_part_in_what_it_sends_and_receives() -> None:
+    """All tokens are rank 1's, all experts that they choose rank 0's: rank 0 gets
+    nothing back, but its latency lasts until its rows are home."""
+    layer = small_layer(hidden=2048, intermediate=512)
+    counts = np.array([[0, 0, 0, 0], [16, 16, 0, 0]])
+    timing = simulate(standard_schedule(layer), counts, ROUND)
+    assert timing.rank_latency_us[0] == timing.rank_latency_us[1] == timing.latency_us

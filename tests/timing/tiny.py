@@ -61,6 +61,8 @@ def program(
     extra = (
         Buffer("p", "token", 1 << 16, "bf16", "input", 8),
         Buffer("q", "token", 1 << 16, "bf16", "output", 8),
+        Buffer("small_p", "token", 1 << 12, "bf16", "input", 8),
+        Buffer("small_q", "token", 1 << 12, "bf16", "output", 8),
     )
     return Schedule(
         layer=layer,
@@ -80,9 +82,10 @@ def program(
     )
 
 
-def work() -> Task:
-    """A vector task on all eight tokens: 8 x 65,536 results."""
-    return Task("relu", (Region("p"),), (Region("q"),), Base(8))
+def work(small: bool = False) -> Task:
+    """A vector task on all eight tokens: 8 x 65,536 results, or 8 x 4,096."""
+    name = "small_q" if small else "q"
+    return Task("relu", (Region(name.replace("q", "p")),), (Region(name),), Base(8))
 
 
 def send(expert: int = 0, group: int = 0, event: int | None = 0, chunks: int = 1,

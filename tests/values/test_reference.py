@@ -209,3 +209,13 @@ def test_steps_of_a_schedule_that_computes_nothing() -> None:
     no_dispatch = replace(schedule, queues=schedule.queues[:1])
     with pytest.raises(StepsError, match="no order of operators computes h, y"):
         steps_of(no_dispatch)
+
+
+def test_steps_of_a_buffer_with_two_meanings() -> None:
+    """A result must be one operator's: nothing could be compared with it otherwise."""
+    schedule = standard_schedule(small_layer())
+    code = list(schedule.queues[2].code)
+    code[4] = replace(code[4], op="geglu")
+    queues = (*schedule.queues[:2], replace(schedule.queues[2], code=tuple(code)))
+    with pytest.raises(StepsError, match=r"buffer a holds results .* swiglu .* geglu"):
+        steps_of(replace(schedule, queues=queues))

@@ -12,24 +12,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hpc.schedule.model import FORMAT, VERSION, Schedule
-from hpc.schedule.schema import SCHEDULE
-from hpc.schedule.shapes import (
-    REQUIRED,
+from hpc.schedule.faults import (
     Fault,
-    Field,
-    Int,
     Json,
-    Names,
     Odd,
-    Record,
-    Text,
     Where,
     is_object,
     path_text,
     quoted,
     shown,
 )
+from hpc.schedule.model import FORMAT, VERSION, Schedule
+from hpc.schedule.schema import SCHEDULE
+from hpc.schedule.shapes import REQUIRED, Field, Int, Names, Record, Text
 from hpc.schedule.writer import dump_schedule
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

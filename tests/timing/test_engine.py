@@ -100,8 +100,9 @@ def test_waiters_of_a_gate_start_in_core_order() -> None:
         (ONE, [Wait(1, 1), *code]),
         (replace(ONE, first=1), code),
         (CUBE, [Set(1)]),
-        (replace(CUBE, first=1), [work(), Set(0)]),
-        events={0: 1, 1: 1},
+        (replace(CUBE, first=1), [work(), Set(2)]),
+        (replace(CUBE, first=2), [Wait(2, 1), Set(0)]),
+        events={0: 1, 1: 1, 2: 1},
     )
     trace = simulate(schedule, NOTHING, slow, hbm="fifo", record=True).trace
     assert trace is not None

@@ -11,7 +11,7 @@ Kinds:
   source, differ by at most one row.
 - uniform(seed): top_k different experts, all sets equally likely.
 - zipf(s, seed): the expert at place i of a seeded order has weight i^-s; a token draws
-  top_k times without replacement (Gumbel top-k).
+  top_k times without replacement.
 - hot(n, share, seed): the first n experts of a seeded order are hot; on each rank
   round(share * rows) of the rows go to hot experts, spread evenly over the tokens;
   which hot (and which cold) experts a token gets is uniform.
@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpc.interp.routing_check import RoutingError, check_routing
+from hpc.interp.routing_draws import with_replacement, without_replacement
 from hpc.schedule.capacity import received_rows
 from hpc.schedule.layer import Layer, Routing, experts_of
 
@@ -36,7 +37,6 @@ __all__ = [
     "LoadReport",
     "RoutingError",
     "check_routing",
-    "declared_counts",
     "load_report",
     "routing_counts",
     "routing_ids",
@@ -65,12 +65,6 @@ def routing_counts(layer: Layer, routing: Routing) -> Counts:
         for ids in _draw(layer, routing, rank):
             counts[rank] += np.bincount(ids.ravel(), minlength=layer.experts)
     return counts
-
-
-def declared_counts(layer: Layer, routing: Routing) -> Counts | None:
-    """The counts when the routing states them; None when it is a random draw."""
-    _require_valid(layer, routing)
-    return _closed_form(layer, routing)
 
 
 def routing_ids(layer: Layer, routing: Routing) -> list[Ids]:
@@ -185,24 +179,9 @@ def _weighted(
     layer: Layer, s: float, rng: np.random.Generator, tokens: int
 ) -> NDArray[np.int64]:
     """Places [tokens, top_k] in the weight order, place i with weight (i + 1)^-s."""
-    log_weight = -s * np.log(np.arange(1, layer.experts + 1))
-    if layer.repeats:
-        share = np.exp(log_weight)
-        edges = np.cumsum(share / share.sum())
-        draws = rng.random((tokens, layer.top_k))
-        return np.minimum(np.searchsorted(edges, draws, "right"), layer.experts - 1)
-    # Exponential clocks: the first k to ring are k draws without replacement.
-    rings = np.log(rng.standard_exponential((tokens, layer.experts))) - log_weight
-    return _smallest(rings, layer.top_k)
-
-
-def _smallest(keys: NDArray[np.float64], k: int) -> NDArray[np.int64]:
-    """Columns of the k smallest keys of every row, ascending by key."""
-    tokens, n = keys.shape
-    every = np.broadcast_to(np.arange(n, dtype=np.int64), (tokens, n))
-    some = np.argpartition(keys, k - 1, axis=1)[:, :k] if k < n else every
-    ranking = np.argsort(np.take_along_axis(keys, some, 1), axis=1, kind="stable")
-    return np.take_along_axis(some, ranking, 1)
+    log_weights = -s * np.log(np.arange(1, layer.experts + 1))
+    draw = with_replacement if layer.repeats else without_replacement
+    return draw(rng, log_weights, tokens, layer.top_k)
 
 
 def _hot(
@@ -234,10 +213,10 @@ def _choose(
     """Up to top_k of `among` places from `offset` on, in random order per token."""
     if among == 0:
         return np.zeros((tokens, 1), dtype=np.int64)
+    even = np.zeros(among)
     if layer.repeats:
-        return offset + rng.integers(0, among, (tokens, layer.top_k))
-    keys = rng.random((tokens, among))
-    return offset + _smallest(keys, min(layer.top_k, among))
+        return offset + with_replacement(rng, even, tokens, layer.top_k)
+    return offset + without_replacement(rng, even, tokens, min(layer.top_k, among))
 
 
 def _number(routing: Routing, name: str) -> float:

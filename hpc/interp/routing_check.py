@@ -10,6 +10,10 @@ from hpc.schedule.layer import Layer, Routing, experts_of
 MOST_PROBLEMS = 8
 """Problems of one routing that are spelt out; a broken table has thousands."""
 
+MAX_DRAWN_ROWS = 1 << 26
+"""Most rows of a random routing: seconds of drawing, and eight times the rows of
+DeepSeek-V3 with 4096 tokens on each of 256 ranks."""
+
 
 class RoutingError(ValueError):
     """A routing that does not fit its layer; `problems` says why, one text each."""
@@ -40,13 +44,23 @@ def _fits(layer: Layer, routing: Routing) -> Iterator[str]:
         yield f"top_k {layer.top_k} exceeds experts {layer.experts}"
 
 
+def _drawn(layer: Layer, routing: Routing) -> Iterator[str]:
+    yield from _fits(layer, routing)
+    rows = sum(layer.tokens) * layer.top_k
+    if rows > MAX_DRAWN_ROWS:
+        yield (
+            f"{routing.kind} would draw {rows} rows, at most {MAX_DRAWN_ROWS} are "
+            "drawn: use balanced, one_rank or a table"
+        )
+
+
 def _check_hot(layer: Layer, routing: Routing) -> Iterator[str]:
     params = dict(routing.params)
     n, share = params["n"], params["share"]
     if not 1 <= n <= layer.experts or n != int(n):
         yield f"hot needs 1 to {layer.experts} experts, got {n:g}"
         return
-    yield from _fits(layer, routing)
+    yield from _drawn(layer, routing)
     k, cold = layer.top_k, layer.experts - int(n)
     most = 1.0 if layer.repeats else min(int(n), k) / k
     least = (0.0 if cold else 1.0) if layer.repeats else max(0, k - cold) / k
@@ -146,8 +160,8 @@ def _check_token(
 
 _CHECKS: dict[str, Callable[[Layer, Routing], Iterator[str]]] = {
     "balanced": _fits,
-    "uniform": _fits,
-    "zipf": _fits,
+    "uniform": _drawn,
+    "zipf": _drawn,
     "hot": _check_hot,
     "one_rank": _check_one_rank,
     "counts": _check_counts,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hpc.schedule.capacity import (
     ROUTER_BYTES,
-    Bound,
     Shape,
     Term,
     receive_bound,
@@ -36,20 +35,46 @@ def check_memory(
     inputs: Sequence[Value],
     flow: Sequence[FlowOp],
 ) -> None:
-    """Reports symmetric buffers, or all buffers together, larger than the HBM."""
-    remote = {op.result for op in flow if op.op in REMOTE}
+    """Reports symmetric buffers, or all buffers together, larger than the HBM.
+
+    The worst case is tried first: only where it does not fit is the routing worked out,
+    whose exact row count may still fit.
+    """
     shapes = flow_shapes(layer, inputs, flow)
-    terms = shape_bytes(layer, _bound(layer, routing), shapes)
+    bound = receive_bound(layer)
+    if _too_large(machine, shape_bytes(layer, bound, shapes), flow) is None:
+        return
+    from hpc.interp.routing import routing_counts
+
+    bound = receive_bound(layer, routing_counts(layer, routing))
+    found = _too_large(machine, shape_bytes(layer, bound, shapes), flow)
+    if found is None:
+        return
+    what, terms = found
+    message = (
+        f"the {what} of a rank need {_total(terms):,} bytes, "
+        f"{machine.name} has {machine.hbm_bytes:,} bytes of HBM"
+    )
+    largest = sorted(terms, key=lambda term: -term.bytes)[:_LARGEST]
+    lines = [f"{term.term} = {term.formula}" for term in largest]
+    help = "; ".join([*lines, f"received rows: {bound.formula}"])
+    report.error(loc, message, help)
+
+
+def _too_large(
+    machine: Machine, terms: Sequence[Term], flow: Sequence[FlowOp]
+) -> tuple[str, list[Term]] | None:
+    """The first group of buffers that exceeds the memory, with its name."""
+    remote = {op.result for op in flow if op.op in REMOTE}
     symmetric = [term for term in terms if term.term in remote]
-    for what, group in (("symmetric buffers", symmetric), ("buffers", terms)):
-        needed = sum(term.bytes for term in group)
-        if needed > machine.hbm_bytes:
-            message = (
-                f"the {what} of a rank need {needed:,} bytes, "
-                f"{machine.name} has {machine.hbm_bytes:,} bytes of HBM"
-            )
-            report.error(loc, message, _explain(layer, routing, group))
-            return
+    for what, group in (("symmetric buffers", symmetric), ("buffers", list(terms))):
+        if _total(group) > machine.hbm_bytes:
+            return what, group
+    return None
+
+
+def _total(terms: Sequence[Term]) -> int:
+    return sum(term.bytes for term in terms)
 
 
 def flow_shapes(
@@ -69,16 +94,3 @@ def flow_shapes(
         *(weight for weight in weights if weight.name in read),
         *(Shape(op.result, op.space, op.cols) for op in flow),
     )
-
-
-def _bound(layer: Layer, routing: Routing) -> Bound:
-    """The receive bound; a routing that states its counts may lower it."""
-    from hpc.interp.routing import declared_counts
-
-    return receive_bound(layer, declared_counts(layer, routing))
-
-
-def _explain(layer: Layer, routing: Routing, terms: Sequence[Term]) -> str:
-    largest = sorted(terms, key=lambda term: -term.bytes)[:_LARGEST]
-    lines = [f"{term.term} = {term.formula}" for term in largest]
-    return "; ".join([*lines, f"received rows: {_bound(layer, routing).formula}"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.spec.texts import messages, only, parse, text
 
 HBM = 64 * 1024**3
@@ -14,8 +16,8 @@ def large(rest: str, tokens: int, **fields: object) -> str:
 
 
 def test_symmetric_buffers_beyond_the_memory() -> None:
-    """uniform is a draw, so the worst case counts: 8 local experts, top-8."""
-    found = only(large("routing = uniform\n", 12_000))
+    """One rank receives the worst case: 8 local experts, all eight choices."""
+    found = only(large("routing = one_rank(3)\n", 12_000))
     rows = 12_000 * 64 * 8
     needed = rows * 7168 * 2 + 12_000 * 8 * 7168 * 2
     assert needed > HBM
@@ -30,17 +32,21 @@ def test_symmetric_buffers_beyond_the_memory() -> None:
 
 
 def test_all_buffers_together_beyond_the_memory() -> None:
-    found = messages(large("routing = uniform\n", 4096))
+    found = messages(large("routing = one_rank(3)\n", 4096))
     assert len(found) == 1
     assert found[0].startswith("the buffers of a rank need ")
 
 
-def test_a_routing_that_states_its_counts_needs_no_worst_case() -> None:
-    assert parse(large("routing = balanced\n", 4096))
+@pytest.mark.parametrize("routing", ["balanced", "uniform(seed = 1)", "zipf(0.2)"])
+def test_the_worst_case_may_exceed_the_memory_if_the_routing_does_not(
+    routing: str,
+) -> None:
+    assert parse(large(f"routing = {routing}\n", 4096))
 
 
-def test_one_rank_receives_as_much_as_the_worst_case() -> None:
-    assert messages(large("routing = one_rank(3)\n", 4096))
+def test_the_largest_receiver_of_the_routing_is_named() -> None:
+    found = only(large("routing = hot(8, 1)\n", 4096, hidden=65536))
+    assert "largest receiver of the routing table, rank " in found.help
 
 
 def test_a_flow_counts_only_the_buffers_it_has() -> None:

@@ -54,9 +54,20 @@ class MoeFrontend(Frontend):
         try:
             return build_module(parse_spec(data, input_name))
         except SpecError as error:
-            text = data.decode(errors="replace")
-            span = Span(0, 0, Input(text, input_name))
-            raise ParseError(span, error.render()) from error
+            text = Input(data.decode(errors="replace"), input_name)
+            first, *others = error.diagnostics
+            message = "\n".join(
+                [first.message, first.help, *(d.render() for d in others)]
+            )
+            raise ParseError(_span(first.loc, text), message) from error
+
+
+def _span(loc: Loc, text: Input[str]) -> Span[str]:
+    """The place of `loc`, as near as a text with odd line ends allows."""
+    lines = text.content.split("\n")
+    start = sum(len(line) + 1 for line in lines[: loc.line - 1]) + loc.col - 1
+    start = min(start, len(text.content))
+    return Span(start, start, text)
 
 
 def build_module(spec: Spec) -> ModuleOp:

@@ -31,9 +31,9 @@ class NpuAllocateEventsPass(ModulePass):
     npu.event @a_ready 1 x 2
     npu.wait_flag @a_ready[0, 1] >= 4 on aic[0:4]
     ```
-    After, where the first counter is used too:
+    After, with -1 for the counter that nobody waits for:
     ```mlir
-    npu.event @a_ready 1 x 2 ids [0, 1]
+    npu.event @a_ready 1 x 2 ids [-1, 0]
     npu.wait_flag @a_ready[0, 1] >= 4 on aic[0:4]
     ```
     Needs `npu-insert-flags`. Refuses outlined programs, and those that need more

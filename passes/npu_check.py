@@ -24,12 +24,17 @@ class NpuCheckPass(ModulePass):
     ```mlir
     npu.program @p on "ascend_a3" mode "forward" policy "list" {}
       groups [array<i64: 0>] row_chunks 1 {
-      npu.event @a_ready 1 x 1 ids [0]
-      npu.queue aic[0:24] {
-        npu.set_flag @a_ready[0, 0]
+      npu.buffer @x token 8 x 64 bf16 input
+      npu.buffer @s token 8 x 64 bf16 workspace
+      npu.buffer @out token 8 x 64 bf16 output
+      npu.event @s_ready 1 x 1 ids [0]
+      npu.queue aiv[0:24] {
+        npu.task relu (@x[*, 0]) -> (@s[*, 0]) base [8]
+        npu.set_flag @s_ready[0, 0]
       }
-      npu.queue aiv[0:48] {
-        npu.wait_flag @a_ready[0, 0] >= 24
+      npu.queue aiv[24:48] {
+        npu.wait_flag @s_ready[0, 0] >= 24
+        npu.task gelu (@s[*, 0]) -> (@out[*, 0]) base [8]
       }
     }
     ```

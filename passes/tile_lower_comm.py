@@ -28,7 +28,7 @@ class TileLowerCommPass(ModulePass):
     %0 = tile.exchange dispatch[0, 1] @x -> @recv[0, 1] on aiv[0:24]
     %1 = tile.task gmm (@recv[0, 1], @w_up[0]) -> (@h[0, 1]) after(%0)
     ```
-    After:
+    After `tile-lower-comm{chunks=1}`:
     ```mlir
     tile.buffer @recv routed 32 x 64 bf16 workspace symmetric
     %0 = tile.put dispatch[0, 1] @x -> @recv[0, 1] chunks 1 via put on aiv[0:24]

@@ -126,11 +126,17 @@ class _Scheduler:
                     team=teams.setdefault(op.team, len(teams)),
                     duration_us=self.duration_us(op),
                     deps=tuple(sorted(deps)),
-                    delay_us=self.info.machine.event_visible_us,
+                    delay_us=self.hand_over_us(exchange),
                     exchange=exchange,
                 )
             )
         return works
+
+    def hand_over_us(self, exchange: bool) -> float:
+        """From the end of a task until a team that waits for it can start."""
+        machine = self.info.machine
+        seen_us = machine.event_visible_us + machine.event_poll_us
+        return seen_us + (machine.hop_us if exchange else machine.event_set_us)
 
     def stages(self) -> dict[tile.TileOp, int]:
         """Operators in order of first appearance, told apart by what they write."""

@@ -1,0 +1,256 @@
+"""One execution of all cores of all ranks, with vector clocks and poisoned cells.
+
+Why one execution decides for all of them, for one table of counts:
+
+- Hangs. A wait asks for "at least", counters only rise, a barrier stays full once it is
+  full, and a core does one fixed list. So what can run stays able to run whatever else
+  runs first, and by the diamond property all maximal executions end in the same state.
+- Races. Let every wait's threshold be the number of signals that arrive (`contract`
+  refuses all others). Then a wait is passed after *all* signals of its counter, in every
+  execution, so the order "happens before" (each core's own list, signal to wait,
+  arrival at to departure from a barrier) is the same in all of them, and so are the
+  accesses. Two accesses that this order leaves open can be made neighbours, in either
+  order, in some execution; two that it orders cannot. Vector clocks compute it.
+- Values. Without races each read has one latest write before it in that order.
+
+With a threshold below the number of signals the first point holds, the second does not:
+which signals opened the gate depends on the order. `search` looks at all orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hpc.schedule.model import Barrier, Instr, Put, Queue, Schedule, Set, Task, Wait
+from tests.safety.tiles import POISON, Tile, Tiles
+
+Clock = list[int]
+CoreId = tuple[int, int, int]
+"""(rank, queue, core of its team)."""
+
+
+@dataclass
+class Outcome:
+    """What went wrong in an execution; all empty if nothing did.
+
+    `arrived[rank][event]` counts signals; `outputs[rank]` are the values at the end.
+    """
+
+    hang: str = ""
+    races: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    arrived: list[dict[int, int]] = field(default_factory=list)
+    outputs: list[list[int]] = field(default_factory=list)
+
+
+@dataclass
+class _Signals:
+    """A counter: how many signals, their joined clock, and when each was sent."""
+
+    clock: Clock
+    count: int = 0
+    sent: list[tuple[int, int]] = field(default_factory=list)
+
+
+Action = tuple[Instr, tuple[Tile, ...]]
+"""An instruction and the tiles of it that are a core's own."""
+
+
+def core_actions(
+    queue: Queue, rank: int, tiles: Tiles, size: int
+) -> list[list[Action]]:
+    """The list of each core of a team: tile t is core (offset + t) mod size's."""
+    lists: list[list[Action]] = [[] for _ in range(size)]
+    offset = 0
+    for instr in queue.code:
+        mine: Sequence[Tile] = ()
+        if isinstance(instr, Put | Task):
+            mine = tiles.of(instr, rank)
+        for core in range(size):
+            owned = mine[(core - offset) % size :: size] if mine else ()
+            lists[core].append((instr, tuple(owned)))
+        offset += len(mine)
+    return lists
+
+
+class Execution:
+    """Runs `programs[rank]` on every rank; `tiles[rank]` are its tiles."""
+
+    def __init__(self, programs: Sequence[Schedule], tiles: Sequence[Tiles]) -> None:
+        self.programs = programs
+        self.cores: list[CoreId] = []
+        self.code: list[list[Action]] = []
+        for rank, s in enumerate(programs):
+            for q, queue in enumerate(s.queues):
+                lists = core_actions(queue, rank, tiles[rank], queue.team.size)
+                self.code += lists
+                self.cores += [(rank, q, c) for c in range(queue.team.size)]
+        n = len(self.cores)
+        self.clock = [[0] * n for _ in self.cores]
+        for core in range(n):
+            self.clock[core][core] = 1
+        self.pc = [0] * n
+        self.signals: dict[tuple[int, int], _Signals] = {}
+        self.waiting: dict[tuple[int, int], list[int]] = {}
+        self.gathered: dict[tuple[str, int], list[int]] = {}
+        self.value = list(tiles[0].initial)
+        self.writer = [(-1, 0)] * len(self.value)
+        self.readers: list[dict[int, int]] = [{} for _ in self.value]
+        self.tiles = tiles
+        self.outcome = Outcome()
+        self.reported: set[tuple[str, int, int]] = set()
+
+    def run(self) -> Outcome:
+        """To the end, or until no core can go on."""
+        self.ready = list(range(len(self.cores)))[::-1]
+        while self.ready:
+            core = self.ready.pop()
+            while self._step(core):
+                pass
+        if any(pc < len(c) for pc, c in zip(self.pc, self.code, strict=True)):
+            self.outcome.hang = self._who_waits()
+        else:
+            self._finish()
+        self.outcome.arrived = [{} for _ in self.programs]
+        for (rank, event), got in self.signals.items():
+            self.outcome.arrived[rank][event] = got.count
+        return self.outcome
+
+    def _step(self, core: int) -> bool:
+        """One instruction of a core; False if it is blocked, gathered or done."""
+        code = self.code[core]
+        if self.pc[core] == len(code):
+            return False
+        instr, tiles = code[self.pc[core]]
+        rank = self.cores[core][0]
+        if isinstance(instr, Wait):
+            if not self._pass(core, rank, instr):
+                return False
+        elif isinstance(instr, Set):
+            self._signal(core, rank, instr.event)
+        elif isinstance(instr, Barrier):
+            self._arrive(core, rank, instr.scope)
+            return False
+        else:
+            self._work(core, instr, tiles)
+        self.pc[core] += 1
+        return True
+
+    def _pass(self, core: int, rank: int, wait: Wait) -> bool:
+        got = self.signals.get((rank, wait.event))
+        if (got.count if got else 0) < wait.need:
+            self.waiting.setdefault((rank, wait.event), []).append(core)
+            return False
+        if got:
+            _join(self.clock[core], got.clock)
+        return True
+
+    def _signal(self, core: int, rank: int, event: int) -> None:
+        clock = self.clock[core]
+        got = self.signals.get((rank, event))
+        if got is None:
+            got = self.signals[rank, event] = _Signals([0] * len(clock))
+        _join(got.clock, clock)
+        got.count += 1
+        got.sent.append((core, clock[core]))
+        clock[core] += 1
+        self.ready += self.waiting.pop((rank, event), ())
+
+    def _arrive(self, core: int, rank: int, scope: str) -> None:
+        key = (scope, rank if scope == "rank" else 0)
+        here = self.gathered.setdefault(key, [])
+        here.append(core)
+        need = sum(scope == "world" or r == rank for r, _, _ in self.cores)
+        if len(here) < need:
+            return
+        del self.gathered[key]
+        joined = [max(column) for column in zip(*(self.clock[c] for c in here))]  # noqa: B905
+        for each in here:
+            self.clock[each] = list(joined)
+            self.clock[each][each] += 1
+            self.pc[each] += 1
+        self.ready += here
+
+    def _work(self, core: int, instr: Put | Task, tiles: tuple[Tile, ...]) -> None:
+        for tile in tiles:
+            for move in tile.moves:
+                values = [move.tag]
+                for cell in move.sources:
+                    self._read(core, cell)
+                    values.append(self.value[cell])
+                self._write(core, move.dest)
+                poisoned = POISON in values[1:]
+                self.value[move.dest] = POISON if poisoned else hash(tuple(values)) | 1
+            if tile.target >= 0:
+                assert isinstance(instr, Put)
+                assert instr.event is not None
+                self._signal(core, tile.target, instr.event)
+
+    def _read(self, core: int, cell: int) -> None:
+        writer, when = self.writer[cell]
+        clock = self.clock[core]
+        if writer >= 0 and clock[writer] < when:
+            self._race("read", "the write of it", core, writer, cell)
+        elif self.value[cell] == POISON and writer < 0:
+            self.outcome.wrong.append(f"{self._name(core)} reads unwritten {cell}")
+        self.readers[cell][core] = clock[core]
+
+    def _write(self, core: int, cell: int) -> None:
+        clock = self.clock[core]
+        writer, when = self.writer[cell]
+        if writer >= 0 and clock[writer] < when:
+            self._race("write", "a write", core, writer, cell)
+        elif writer >= 0 and not self.readers[cell]:
+            self.outcome.wrong.append(f"{self._name(core)} overwrites unread {cell}")
+        for reader, at in self.readers[cell].items():
+            if clock[reader] < at:
+                self._race("write", "a read", core, reader, cell)
+        self.readers[cell] = {}
+        self.writer[cell] = (core, clock[core])
+
+    def _race(self, what: str, other: str, a: int, b: int, cell: int) -> None:
+        if (what, a, b) in self.reported:
+            return
+        self.reported.add((what, a, b))
+        self.outcome.races.append(
+            f"{what} by {self._name(a)} is not ordered against {other} "
+            f"by {self._name(b)}, cell {cell} of rank {self.tiles[0].owner[cell]}"
+        )
+
+    def _finish(self) -> None:
+        """What reaches a rank must be there when its last core ends."""
+        ends: list[Clock] = [[0] * len(self.cores) for _ in self.programs]
+        for core, (rank, _, _) in enumerate(self.cores):
+            _join(ends[rank], self.clock[core])
+        for cell, (writer, when) in enumerate(self.writer):
+            rank = self.tiles[0].owner[cell]
+            if writer >= 0 and ends[rank][writer] < when:
+                self.outcome.late.append(
+                    f"rank {rank} may end before {self._name(writer)} writes to it"
+                )
+        for (rank, event), got in self.signals.items():
+            if any(ends[rank][core] < when for core, when in got.sent):
+                self.outcome.late.append(
+                    f"rank {rank} may end before its counter {event} is complete"
+                )
+        for rank, tiles in enumerate(self.tiles):
+            values = [self.value[cell] for cell in tiles.outputs(rank)]
+            self.outcome.outputs.append(values)
+            if POISON in values:
+                self.outcome.wrong.append(f"output rows of rank {rank} not computed")
+
+    def _name(self, core: int) -> str:
+        rank, q, number = self.cores[core]
+        return f"rank {rank} queue {q} core {number} at {self.pc[core]}"
+
+    def _who_waits(self) -> str:
+        stuck = [c for c, code in enumerate(self.code) if self.pc[c] < len(code)]
+        return "; ".join(self._name(core) for core in stuck)
+
+
+def _join(into: Clock, other: Clock) -> None:
+    for i, t in enumerate(other):
+        if t > into[i]:
+            into[i] = t

@@ -19,16 +19,14 @@ COMMAND = [sys.executable, "-m", "hpc.cli"]
 
 def test_a_reader_that_goes_away_is_no_error(tiny: Path) -> None:
     """As in `hpc compile ... -o - | head -1`."""
-    process = subprocess.Popen(
-        [*COMMAND, "compile", str(tiny), "-o", "-"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout
-    assert process.stderr
-    process.stdout.close()
-    err = process.stderr.read()
-    assert process.wait() == 141
+    command = [*COMMAND, "compile", str(tiny), "-o", "-"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        err = process.stderr.read()
+    assert process.returncode == 141
     assert err == b""
 
 

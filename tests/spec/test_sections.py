@@ -156,3 +156,9 @@ def test_every_fault_of_a_machine_record_is_reported(tmp_path: Path) -> None:
     assert any("hbm_bites" in message for message in found)
     assert any("hbm_bytes" in message for message in found)
     assert all("mine.toml" in message for message in found)
+
+
+def test_more_row_chunks_than_tokens_are_refused_at_the_pin() -> None:
+    found = only(text("schedule { row_chunks = 5 }\n", tokens=2))
+    assert found.message == "row_chunks = 5 exceeds the 2 tokens of a rank"
+    assert pointed(found) == "5"

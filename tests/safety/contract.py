@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hpc.machine.record import Machine
-from hpc.schedule.model import Put, Region, Schedule, Set, Task, Wait
+from hpc.schedule.model import Barrier, Put, Region, Schedule, Set, Task, Wait
 
 
 def broken_rules(s: Schedule, machine: Machine) -> Iterator[str]:
     """Broken rules of one program, in words."""
     yield from _event_rules(s, machine)
+    yield from _shared_counters(s)
+    yield from _barrier_rules(s)
     yield from _team_rules(s, machine)
     yield from _reference_rules(s)
     yield from _group_rules(s)
@@ -34,6 +36,32 @@ def _event_rules(s: Schedule, machine: Machine) -> Iterator[str]:
             used = instr.event if isinstance(instr, Wait | Set | Put) else None
             if used is not None and used not in ids:
                 yield f"counter {used} is not declared"
+
+
+def _shared_counters(s: Schedule) -> Iterator[str]:
+    """A counter stands for one buffer: what a put writes, or the last work before a
+    set. One that stands for two joins what has nothing to do with each other."""
+    stands_for: dict[int, str] = {}
+    for queue in s.queues:
+        written = ""
+        for instr in queue.code:
+            if isinstance(instr, Put):
+                written = instr.dest.buffer
+            elif isinstance(instr, Task) and instr.writes:
+                written = instr.writes[0].buffer
+            if not isinstance(instr, Put | Set) or instr.event is None:
+                continue
+            first = stands_for.setdefault(instr.event, written)
+            if first != written:
+                yield f"counter {instr.event} stands for {first} and for {written}"
+
+
+def _barrier_rules(s: Schedule) -> Iterator[str]:
+    """The nth barriers of all queues are one barrier, so they say the same."""
+    lists = [[i for i in q.code if isinstance(i, Barrier)] for q in s.queues]
+    for n, same in enumerate(zip(*lists, strict=False)):
+        if len({(barrier.scope, barrier.launch) for barrier in same}) > 1:
+            yield f"barrier {n} is not the same in all queues"
 
 
 def _team_rules(s: Schedule, machine: Machine) -> Iterator[str]:
@@ -61,6 +89,9 @@ def _reference_rules(s: Schedule) -> Iterator[str]:
         yield "two buffers have one name"
     for queue in s.queues:
         for instr in queue.code:
+            if isinstance(instr, Put) and instr.kind == "dispatch":
+                if instr.scale != (s.layer.weights_at == "input"):
+                    yield "router weights are multiplied twice, or never"
             for region in _regions(instr):
                 if region.buffer not in names:
                     yield f"no buffer {region.buffer}"

@@ -6,8 +6,8 @@ Why one execution decides for all of them, for one table of counts:
   full, and a core does one fixed list. So what can run stays able to run whatever else
   runs first, and by the diamond property all maximal executions end in the same state.
 - Races. Let every wait's threshold be the number of signals that arrive (`contract`
-  refuses all others). Then a wait is passed after *all* signals of its counter, in every
-  execution, so the order "happens before" (each core's own list, signal to wait,
+  refuses all others). Then a wait is passed after *all* signals of its counter, in
+  every execution, so the order "happens before" (each core's own list, signal to wait,
   arrival at to departure from a barrier) is the same in all of them, and so are the
   accesses. Two accesses that this order leaves open can be made neighbours, in either
   order, in some execution; two that it orders cannot. Vector clocks compute it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -489,7 +490,7 @@ def _groups(s: Schedule, rng: Random) -> Schedule | None:
     rng.shuffle(sources)
     cuts = sorted(rng.sample(range(1, len(sources)), len(s.groups) - 1))
     bounds = [0, *cuts, len(sources)]
-    found = [tuple(sources[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    found = [tuple(sources[a:b]) for a, b in pairwise(bounds)]
     return replace(s, groups=tuple(found))
 
 

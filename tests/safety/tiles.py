@@ -7,6 +7,7 @@ from the same inputs by the same operators. `POISON` marks a cell nobody has wri
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 from typing import NamedTuple
 
@@ -121,20 +122,26 @@ class Tiles:
         """Moves of each row that `rank` sends to `target`, in order."""
         dispatch = put.kind == "dispatch"
         source, owner = (rank, target) if dispatch else (target, rank)
-        read = self.at.row_set(rank, put.source)
-        written = self.at.row_set(target, put.dest)
+        part = replace(put.dest, expert=put.expert, part=put.group)
+        self._require_same(target, put.dest, part)
+        part = replace(part, buffer=put.source.buffer)
+        whole = Region(put.source.buffer) if dispatch else part
+        self._require_same(rank, put.source, whole)
         found: list[list[Move]] = []
         for slot in self.at.sent(source, owner, put.expert):
             routed = self.at.row_of[owner][put.expert, source, slot]
             token = slot // self.s.layer.top_k
             here, there = (token, routed) if dispatch else (routed, slot)
-            if here not in read or there not in written:
-                raise Illegal(f"put outside its regions {put.source} -> {put.dest}")
             sources = tuple(self.cells(rank, put.source.buffer, here))
             tag = hash(("scaled", source, slot)) if put.scale else 1
             dest = self.cells(target, put.dest.buffer, there)
             found.append([_move(cell, i, tag, sources) for i, cell in enumerate(dest)])
         return found
+
+    def _require_same(self, rank: int, region: Region, wanted: Region) -> None:
+        """An exchange declares the rows of its (expert, group), no more and no less."""
+        if self.at.row_set(rank, region) != self.at.row_set(rank, wanted):
+            raise Illegal(f"{region} is not {wanted}")
 
     # -- tasks -------------------------------------------------------------------
 
@@ -146,6 +153,12 @@ class Tiles:
         rows = self.at.rows(rank, dest)
         m = task.base.m
         blocks = [rows[i : i + m] for i in range(0, len(rows), m)]
+        aligned = task.reads[:1] if task.op == "gmm" else task.reads
+        if task.op == "reduce":
+            aligned = ()
+        for region in aligned:
+            if self._rows_of(rank, region) != self._rows_of(rank, dest):
+                raise Illegal(f"rows of {region} are not those of {dest}")
         if task.op == "gmm":
             return self._gmm(task, rank, blocks)
         gather = self._slots_of if task.op == "reduce" else self._same_row
@@ -165,7 +178,10 @@ class Tiles:
     def _gmm(self, task: Task, rank: int, blocks: list[list[int]]) -> list[Tile]:
         """Tiles column by column of tiles, as the model says."""
         source, weight = task.reads
-        if self._space(weight) != "weight" or weight.expert is None:
+        experts = max(len(mine) for mine in self.at.owned)
+        if self._space(weight) != "weight" or weight.part is not None:
+            raise Illegal(f"{weight} is no matrix")
+        if weight.expert is None or not 0 <= weight.expert < experts:
             raise Illegal(f"{weight} is no matrix")
         dest, n = task.writes[0].buffer, task.base.n
         if self.buffers[source.buffer].cols != self.buffers[weight.buffer].rows:
@@ -194,6 +210,9 @@ class Tiles:
 
     def _same_row(self, task: Task, rank: int, row: int) -> tuple[int, ...]:
         return tuple(c for read in task.reads for c in self._row(read, rank, row))
+
+    def _rows_of(self, rank: int, region: Region) -> tuple[str, frozenset[int]]:
+        return self._space(region), self.at.row_set(rank, region)
 
     def _row(self, region: Region, rank: int, row: int) -> tuple[int, ...]:
         if row not in self.at.row_set(rank, region):

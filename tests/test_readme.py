@@ -1,7 +1,7 @@
 """The README shows what the commands really print.
 
-A `console` block holds one `$ command` line and its output. `python -m tests.test_readme`
-rewrites the outputs; read the difference before you commit it.
+A `console` block holds one `$ command` line and its output. Running
+`python -m tests.test_readme` rewrites the outputs; read the difference.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ def check_pins(
     if pins.groups is not None and parts.ep is not None and pins.groups > parts.ep:
         message = f"groups = {pins.groups} exceeds the {parts.ep} ranks (ep)"
         report.error(places["groups"], message)
-    tokens = parts.layer.max_tokens if parts.layer is not None else None
-    if pins.row_chunks is not None and tokens is not None and pins.row_chunks > tokens:
-        message = f"row_chunks = {pins.row_chunks} exceeds the {tokens} tokens of a rank"
+    tokens, chunks = parts.layer and parts.layer.max_tokens, pins.row_chunks
+    if chunks is not None and tokens is not None and chunks > tokens:
+        message = f"row_chunks = {chunks} exceeds the {tokens} tokens of a rank"
         report.error(places["row_chunks"], message)
     if machine is not None:
         _check_events(report, pins, parts, machine, places)

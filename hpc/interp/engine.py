@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy.typing as npt
 
-from hpc.interp.events import SharedEngine
-from hpc.interp.expand import expand
-from hpc.interp.fifo import FifoEngine
-from hpc.interp.program import build_program
-from hpc.interp.stuck import SimulationDeadlock
-from hpc.interp.timing import Timing, measure
+from hpc.interp.events import launch, run_events
+from hpc.interp.expand import Expanded, expand
+from hpc.interp.program import Program, build_program
+from hpc.interp.state import State
+from hpc.interp.stuck import SimulationDeadlock, deadlock_message
+from hpc.interp.timing import Run, Timing, measure
 from hpc.machine.record import Machine
 from hpc.schedule.model import Schedule
 
 __all__ = ["SimulationDeadlock", "Timing", "simulate"]
 
-ENGINES: dict[str, type[SharedEngine]] = {"shared": SharedEngine, "fifo": FifoEngine}
+HBM = ("shared", "fifo")
+SLICE = 1 << 16
+"""Events between two looks at progress."""
 
 
 def simulate(
@@ -31,10 +33,29 @@ def simulate(
     `record` keeps the intervals of all cores and puts for traces. `hbm` is "shared"
     or "fifo". Raises SimulationDeadlock, and ValueError for counts of another shape.
     """
-    if hbm not in ENGINES:
+    if hbm not in HBM:
         raise ValueError(f"hbm must be 'shared' or 'fifo', got {hbm!r}")
     work = expand(schedule, counts, machine)
     program = build_program(schedule, work, machine)
-    engine = ENGINES[hbm](schedule, work, program, machine)
-    engine.run()
-    return measure(engine.result(), record=record)
+    run = execute(schedule, work, program, machine, shared=hbm == "shared")
+    return measure(run, record=record)
+
+
+def execute(
+    schedule: Schedule,
+    work: Expanded,
+    program: Program,
+    machine: Machine,
+    *,
+    shared: bool = True,
+) -> Run:
+    """Runs the event loop to the end; SimulationDeadlock if cores cannot finish."""
+    state = State(schedule, work, program, machine, shared=shared)
+    launch(state)
+    while run_events(state, SLICE) == SLICE:
+        pass
+    blocked = state.blocked(program)
+    if blocked:
+        message = deadlock_message(schedule, program, work, blocked, state.left)
+        raise SimulationDeadlock(message)
+    return state.result(schedule, work, program, machine)

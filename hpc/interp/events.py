@@ -1,4 +1,4 @@
-"""The timing engine: discrete-event execution of all queues of all ranks.
+"""The event loop: execution of all queues of all ranks, one event at a time.
 
 A worker's step is: fetch, wait, run, signal. Costs, in this order, for every step:
 `task_fetch_us`; if it waits, until the gate is open and then one `event_poll_us`; the
@@ -11,271 +11,401 @@ work; `event_set_us` per Set, after which the signal travels `event_visible_us`.
   transfer that comes late never blocks one that came earlier. It is delivered, and its
   signal on its way, when every leg is done. An own-rank put is one copy in HBM. A put
   without a signal holds its core until delivery, so that a barrier covers it.
-- HBM and links are shared equally (`hbm="shared"`, see `pool`) or served first come,
-  first served (`hbm="fifo"`). Puts draw from HBM at most at a core's put rate.
+- HBM and links are shared equally (`join`, `wake`) or served first come, first served
+  (`book`). Puts draw from HBM at most at a core's put rate.
 - A collective moves at `collective_gbps` instead, with no limit per core.
 - A barrier opens `sync_all_us` after the last arrival, later if it launches a kernel.
   Every program starts with a kernel launch.
 
 Signals and waits are resolved ahead of time with exact time stamps; only starts of
-work, gate openings, arrivals and pool wake-ups are events. Ties are broken by kind and
-then by rank, queue, core: results do not depend on the heap.
+work, arrivals and wake-ups of bandwidths are events. Simultaneous ones happen by kind,
+then in the order of cores, bandwidths, put tiles, and ranks last: so a rank's part of
+a run does not depend on which rank it is.
+
+The functions are compiled as they stand by `hpc.interp.compiled`, which also exchanges
+the five heap functions. So they use indexed loads, numbers and each other only: no
+objects but `State`, no recursion, no lists of their own, no exceptions.
 """
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from operator import not_ as is_empty
+from typing import TYPE_CHECKING
 
-from hpc.interp.pool import INFINITY
 from hpc.interp.program import NO_GATE
-from hpc.interp.state import PutStep, State
-from hpc.interp.stuck import SimulationDeadlock, deadlock_message
-from hpc.interp.task_steps import BARRIER
 
-UNCAPPED = float(1 << 20)
-"""Weight of a collective's transfers: their share is never limited by one core."""
+if TYPE_CHECKING:
+    from hpc.interp.state import State
+
+INFINITY = float("inf")
+NO_PUT = -1
+NEXT_SET = -1
+"""In a step's list of signals: another Set begins."""
+
+RATE, CAP, SERVED, CLOCK, WEIGHT, LAST, TOKEN, NEXT = range(8)
+"""Fields of a bandwidth: bytes per us of all and of one transfer of weight 1; bytes
+asked for; virtual bytes that each has moved; sum of weights; time of the last change;
+time of the one wake-up that is not stale; smallest finish mark. First come, first
+served ones use CLOCK for the time at which they are free."""
+
+push_event, pop_event = heappush, heappop
+push_flow, pop_flow = heappush, heappop
 
 
-class SharedEngine(State):
-    """The event loop, with every HBM and link shared equally by its transfers."""
+def head(flows: list[tuple[float, int, float]]) -> float:
+    """The smallest finish mark, or infinity."""
+    return flows[0][0] if flows else INFINITY
 
-    def run(self) -> None:
-        """Runs to the end; raises SimulationDeadlock if some cores cannot finish."""
-        for core in range(self.cores):
-            self._advance(core, self.machine.kernel_launch_us)
-        events, cores = self.events, self.cores
-        key_pool, key_recv = self.key_pool, self.key_recv
-        while events:
-            now, key = heappop(events)
-            if key < cores:
-                self._begin(core=key, now=now)
-            elif key < key_pool:
-                self._open(key - self.key_gate, now)
-            elif key < key_recv:
-                self._wake(key - key_pool, now)
-            else:
-                self._arrival(key - key_recv, now)
-        if any(pos < stop for pos, stop in zip(self.pos, self.stop, strict=True)):
-            raise SimulationDeadlock(self._stuck())
 
-    def _advance(self, core: int, now: float) -> None:
-        """Walks a core from the end of a step to the start of its next real work."""
-        plan, base = self.plans[self.code_of[core]], self.base[core]
-        first, per_rank, fetch_us = self.first[core], self.per_rank, self.fetch_us
-        for i in range(self.pos[core], self.stop[core]):
-            kind, gate, signals, put = plan[i - first]
-            now += fetch_us
-            self.arrive[i] = now
-            if put is None:
-                some = self.work_us[i] > 0
-            else:
-                mine = (self.member[core] - put.offset[self.rank_of[core]]) % put.team
-                self.next_tile[core] = mine
-                some = mine < put.tiles
-            if gate != NO_GATE:
-                if gate < per_rank:
-                    gate += base
-                if kind == BARRIER:
-                    self._signal(gate, now)
-                opened = self.open_at[gate]
-                if opened == INFINITY or kind == BARRIER:
-                    self.pos[core] = i
-                    self.waiters.setdefault(gate, []).append(core)
-                    return
-                now = (now if now > opened else opened) + self.poll[gate % per_rank]
-            if some:
-                self.pos[core] = i
-                heappush(self.events, (now, core))
+def launch(s: State) -> None:
+    """Every core's first steps, up to the first work or closed gate."""
+    for core in range(s.cores):
+        advance(s, core, s.launch_us)
+
+
+def run_events(s: State, limit: int) -> int:
+    """Handles up to `limit` events; fewer than that when none is left."""
+    events, cores, key_put = s.events, s.cores, s.key_put
+    for handled in range(limit):
+        if is_empty(events):
+            return handled
+        now, key = pop_event(events)
+        s.clock[0] = now
+        if key < cores:
+            begin(s, key, now)
+        elif key < key_put:
+            wake(s, key - cores, now)
+        else:
+            arrive(s, key - key_put, now)
+    return limit
+
+
+# -- steps -----------------------------------------------------------------------------
+
+
+def advance(s: State, core: int, now: float) -> None:
+    """Walks a core from the end of a step to the start of its next real work."""
+    base, to_plan, fetch_us = s.base[core], s.to_plan[core], s.fetch_us
+    for i in range(s.pos[core], s.stop[core]):
+        plan = i + to_plan
+        now += fetch_us
+        s.arrive[i] = now
+        put = s.plan_put[plan]
+        some = s.work_us[i] > 0.0 if put == NO_PUT else has_tiles(s, core, put)
+        gate = s.plan_gate[plan]
+        if gate != NO_GATE:
+            if gate < s.per_rank:
+                gate += base
+            if s.plan_barrier[plan]:
+                signal(s, gate, now)
+            opened = s.open_at[gate]
+            if opened == INFINITY:
+                s.pos[core] = i
+                s.next_waiter[core] = s.waiter[gate]
+                s.waiter[gate] = core
                 return
-            self.start[i] = self.end[i] = now
-            for targets in signals:
-                now += self.set_us
-                for target in targets:
-                    self._signal(target + base, now)
-        self.pos[core] = self.stop[core]
-        self.done_us[core] = now
-
-    def _finish(self, core: int, now: float) -> None:
-        """A core's work ends at `now`, which may lie ahead: signal and go on."""
-        i = self.pos[core]
-        self.end[i] = now
-        base = self.base[core]
-        for targets in self.plans[self.code_of[core]][i - self.first[core]][2]:
-            now += self.set_us
-            for target in targets:
-                self._signal(target + base, now)
-        self.pos[core] = i + 1
-        self._advance(core, now)
-
-    def _signal(self, gate: int, when: float) -> None:
-        """One signal stored at `when` (>= the present); the last one opens the gate."""
-        if when > self.last[gate]:
-            self.last[gate] = when
-        left = self.left[gate] - 1
-        self.left[gate] = left
-        if left:
+            now = (now if now > opened else opened) + s.poll_us[gate % s.per_rank]
+        if some:
+            s.pos[core] = i
+            push_event(s.events, (now, core))
             return
-        kind = gate % self.per_rank
-        opened = self.last[gate] + self.delay[kind]
-        self.open_at[gate] = opened
-        heappush(self.events, (opened + self.poll[kind], self.key_gate + gate))
+        s.start[i] = now
+        s.end[i] = now
+        now = send_signals(s, plan, base, now)
+    s.pos[core] = s.stop[core]
+    s.done_us[core] = now
 
-    def _open(self, gate: int, now: float) -> None:
-        """A gate is open and its waiters have seen it: they start, in core order."""
-        opened = self.open_at[gate]
-        poll = self.poll[gate % self.per_rank]
-        for core in sorted(self.waiters.pop(gate, ())):
-            i = self.pos[core]
-            arrived = self.arrive[i]
-            if arrived > opened:
-                heappush(self.events, (arrived + poll, core))
-            else:
-                self._begin(core, now)
 
-    def _begin(self, core: int, now: float) -> None:
-        """The work of the core's current step starts, or its next put tile."""
-        i = self.pos[core]
-        put = self.plans[self.code_of[core]][i - self.first[core]][3]
-        if put is not None:
-            self._put(core, i, put, now)
-            return
-        self.start[i] = now
-        size = self.hbm_bytes[i]
-        if size > 0:
-            self._move(core, i, now, size)
+def finish(s: State, core: int, now: float) -> None:
+    """A core's work ends at `now`, which may lie ahead: signal and go on."""
+    i = s.pos[core]
+    s.end[i] = now
+    s.pos[core] = i + 1
+    now = send_signals(s, i + s.to_plan[core], s.base[core], now)
+    advance(s, core, now)
+
+
+def send_signals(s: State, plan: int, base: int, now: float) -> float:
+    """Every Set of a step, in turn; the time after the last one."""
+    for at in range(s.plan_signals[plan], s.plan_signals[plan + 1]):
+        gate = s.signals[at]
+        if gate == NEXT_SET:
+            now += s.set_us
         else:
-            self._finish(core, now + self.work_us[i])
+            signal(s, gate + base, now)
+    return now
 
-    def _move(self, core: int, i: int, now: float, size: float) -> None:
-        """Compute that moves `size` bytes: its end is known when they have moved."""
-        rank = self.rank_of[core]
-        if self.hbm[rank].join(now, size, 1.0, core):
-            heappush(self.events, (self.hbm[rank].token, self.key_pool + rank))
 
-    def _wake(self, pool: int, now: float) -> None:
-        """A pool's wake-up: finish what is complete, unless the wake-up is stale."""
-        shared = self.pools[pool]
-        if shared.token != now:
+def signal(s: State, gate: int, when: float) -> None:
+    """One signal stored at `when` (>= the present); the last one opens the gate."""
+    if when > s.last[gate]:
+        s.last[gate] = when
+    s.left[gate] -= 1
+    if s.left[gate]:
+        return
+    kind = gate % s.per_rank
+    opened = s.last[gate] + s.delay_us[kind]
+    s.open_at[gate] = opened
+    core = s.waiter[gate]
+    while core >= 0:
+        arrived = s.arrive[s.pos[core]]
+        resumed = (arrived if arrived > opened else opened) + s.poll_us[kind]
+        push_event(s.events, (resumed, core))
+        core = s.next_waiter[core]
+
+
+def begin(s: State, core: int, now: float) -> None:
+    """The work of the core's current step starts, or its next put tile."""
+    i = s.pos[core]
+    put = s.plan_put[i + s.to_plan[core]]
+    if put != NO_PUT:
+        begin_put(s, core, put, now)
+        return
+    s.start[i] = now
+    size = s.hbm_bytes[i]
+    if size <= 0.0:
+        finish(s, core, now + s.work_us[i])
+    elif s.shared:
+        join(s, s.rank_of[core], now, size, 1.0, core)
+    else:
+        alone = size / s.hbm_core_rate
+        alone = now + (s.work_us[i] if s.work_us[i] > alone else alone)
+        moved = book(s, s.rank_of[core], now, size)
+        finish(s, core, moved if moved > alone else alone)
+
+
+# -- bandwidths ------------------------------------------------------------------------
+
+
+def join(
+    s: State, index: int, now: float, size: float, weight: float, flow: int
+) -> None:
+    """A transfer enters a shared bandwidth.
+
+    With total weight w each gets min(cap, rate / w) times its own weight. All advance
+    by the same *virtual bytes* (per weight), so one is finished when the virtual clock
+    has moved by its size: a heap of finish marks is exact, and costs O(log n) per
+    transfer however often the rates change. Weights are multiples of 2^-10, so that
+    their sums are exact and the result does not depend on the order of joining.
+    """
+    pool = s.pools[index]
+    rate, cap, total, clock = pool[RATE], pool[CAP], pool[WEIGHT], pool[CLOCK]
+    if total > 0.0:
+        speed = rate / total
+        clock += (now - pool[LAST]) * (speed if speed < cap else cap)
+    total += weight
+    mark = clock + size / weight
+    push_flow(s.flows[index], (mark, flow, weight))
+    pool[CLOCK] = clock
+    pool[LAST] = now
+    pool[SERVED] += size
+    pool[WEIGHT] = total
+    if mark < pool[NEXT]:
+        pool[NEXT] = mark
+    speed = rate / total
+    due = now + (pool[NEXT] - clock) / (speed if speed < cap else cap)
+    # More flows only slow the earlier ones: an old token is at worst too early.
+    if due < pool[TOKEN]:
+        pool[TOKEN] = due
+        push_event(s.events, (due, s.cores + index))
+
+
+def wake(s: State, index: int, now: float) -> None:
+    """Finishes the transfers that are complete, unless the wake-up is stale."""
+    pool = s.pools[index]
+    if pool[TOKEN] != now:
+        return
+    flows = s.flows[index]
+    rate, cap, total = pool[RATE], pool[CAP], pool[WEIGHT]
+    speed = rate / total
+    if speed > cap:
+        speed = cap
+    clock = pool[CLOCK] + (now - pool[LAST]) * speed
+    mark = pool[NEXT]
+    # A remainder too small to move the clock counts as finished.
+    while mark <= clock or now + (mark - clock) / speed <= now:
+        mark, flow, weight = pop_flow(flows)
+        if mark > clock:
+            clock = mark
+        total -= weight
+        end_flow(s, flow, now)
+        mark = head(flows)
+    pool[LAST] = now
+    pool[NEXT] = mark
+    if mark == INFINITY:
+        # Restarting at zero keeps the marks small, hence precise.
+        pool[CLOCK] = 0.0
+        pool[WEIGHT] = 0.0
+        pool[TOKEN] = INFINITY
+        return
+    speed = rate / total
+    token = now + (mark - clock) / (speed if speed < cap else cap)
+    pool[CLOCK] = clock
+    pool[WEIGHT] = total
+    pool[TOKEN] = token
+    push_event(s.events, (token, s.cores + index))
+
+
+def end_flow(s: State, flow: int, now: float) -> None:
+    """A transfer is complete: a core's own, or one leg of a put."""
+    if flow >= s.cores:
+        end_leg(s, flow - s.cores, now)
+        return
+    i = s.pos[flow]
+    alone = s.start[i] + s.work_us[i]
+    finish(s, flow, alone if alone > now else now)
+
+
+def book(s: State, index: int, now: float, size: float) -> float:
+    """First come, first served: the time at which a transfer is complete."""
+    pool = s.pools[index]
+    free = pool[CLOCK]
+    done = (free if free > now else now) + size / pool[RATE]
+    pool[CLOCK] = done
+    pool[SERVED] += size
+    return done
+
+
+# -- puts ------------------------------------------------------------------------------
+
+
+def has_tiles(s: State, core: int, put: int) -> bool:
+    """Sets up the core's first tile of a put instruction; False if it has none."""
+    offset = s.put_offset[put * s.ranks + s.rank_of[core]]
+    mine = (s.member[core] - offset) % s.put_team[put]
+    s.next_tile[core] = mine
+    return mine < s.put_tiles[put]
+
+
+def begin_put(s: State, core: int, put: int, now: float) -> None:
+    """The next tile of a put starts; its instruction ends if there is none."""
+    tile, team = s.next_tile[core], s.put_team[put]
+    if tile < team:
+        s.start[s.pos[core]] = now
+    if tile >= s.put_tiles[put]:
+        finish(s, core, now)
+        return
+    s.next_tile[core] = tile + team
+    tile += s.put_first[put]
+    sent = tile * s.ranks + s.rank_of[core]
+    s.put_core[sent] = core
+    s.began[sent] = now
+    if s.shared:
+        send(s, sent, tile, now)
+    else:
+        send_in_turn(s, sent, tile, now)
+
+
+def send(s: State, sent: int, tile: int, now: float) -> None:
+    """Starts the legs of a put tile at its source."""
+    size, rank, remote = s.put_bytes[sent], sent % s.ranks, s.shift[tile] != 0
+    if size <= 0.0:
+        s.ready[sent] = now + s.hop_us if remote else now
+        s.sent_at[sent] = now
+        deliver(s, sent, now)
+        if s.signalled[s.put_of[tile]]:
+            go_on(s, sent, now)
+        return
+    flow = s.cores + 2 * sent
+    weight = hbm_weight(s, tile)
+    if not remote:
+        s.send_left[sent] = 1
+        s.recv_left[sent] = 1
+        join(s, rank, now, 2 * size, weight, flow)
+        return
+    s.send_left[sent] = 2
+    s.recv_left[sent] = 3
+    join(s, rank, now, size, weight, flow)
+    link(s, s.ranks + rank, tile, now, size, flow)
+    push_event(s.events, (now + s.hop_us, s.key_put + sent))
+
+
+def send_in_turn(s: State, sent: int, tile: int, now: float) -> None:
+    """The same with bandwidths that serve first come, first served."""
+    size, rank, remote = s.put_bytes[sent], sent % s.ranks, s.shift[tile] != 0
+    done = book(s, rank, now, size if remote else 2 * size)
+    if remote:
+        moved = book(s, s.ranks + rank, now, link_bytes(s, tile, size))
+        done = done if done > moved else moved
+    if not s.collective[s.put_of[tile]]:
+        alone = now + size / s.put_core_rate
+        done = done if done > alone else alone
+    s.sent_at[sent] = done
+    s.ready[sent] = done
+    if s.signalled[s.put_of[tile]]:
+        go_on(s, sent, done)
+    if remote:
+        s.ready[sent] = done + s.hop_us
+        push_event(s.events, (s.ready[sent], s.key_put + sent))
+    else:
+        deliver(s, sent, done)
+
+
+def arrive(s: State, sent: int, now: float) -> None:
+    """A put reaches its destination (its first bytes; its last if served in turn,
+    when the link may have carried the others before): books bandwidth there."""
+    tile = sent // s.ranks
+    dest = (sent % s.ranks + s.shift[tile]) % s.ranks
+    size = s.put_bytes[sent]
+    if s.shared:
+        flow = s.cores + 2 * sent + 1
+        join(s, dest, now, size, hbm_weight(s, tile), flow)
+        link(s, 2 * s.ranks + dest, tile, now, size, flow)
+        return
+    carried = link_bytes(s, tile, size)
+    into = 2 * s.ranks + dest
+    done = book(s, into, now - carried / s.pools[into][RATE], carried)
+    stored = book(s, dest, now - size / s.pools[dest][RATE], size)
+    done = done if done > stored else stored
+    deliver(s, sent, done if done > now else now)
+
+
+def hbm_weight(s: State, tile: int) -> float:
+    return s.uncapped if s.collective[s.put_of[tile]] else s.put_weight
+
+
+def link_bytes(s: State, tile: int, size: float) -> float:
+    return size * s.stretch if s.collective[s.put_of[tile]] else size
+
+
+def link(s: State, index: int, tile: int, now: float, size: float, flow: int) -> None:
+    """A leg of a put over a link."""
+    weight = s.uncapped if s.collective[s.put_of[tile]] else 1.0
+    join(s, index, now, link_bytes(s, tile, size), weight, flow)
+
+
+def end_leg(s: State, leg: int, now: float) -> None:
+    """One leg of a put is complete: at the source (even) or the destination."""
+    sent = leg // 2
+    if leg % 2 == 0:
+        s.send_left[sent] -= 1
+        if s.send_left[sent]:
             return
-        cores = self.cores
-        done = shared.finished(now)
-        if shared.token != INFINITY:
-            heappush(self.events, (shared.token, self.key_pool + pool))
-        for flow in done:
-            if flow >= cores:
-                self._leg(flow - cores, now)
-                continue
-            i = self.pos[flow]
-            alone = self.start[i] + self.work_us[i]
-            self._finish(flow, alone if alone > now else now)
+        s.sent_at[sent] = now
+        tile = sent // s.ranks
+        s.ready[sent] = now + s.hop_us if s.shift[tile] != 0 else now
+        if s.signalled[s.put_of[tile]]:
+            go_on(s, sent, now)
+    s.recv_left[sent] -= 1
+    if not s.recv_left[sent]:
+        deliver(s, sent, now)
 
-    # -- puts --------------------------------------------------------------------
 
-    def _put(self, core: int, i: int, step: PutStep, now: float) -> None:
-        tile = self.next_tile[core]
-        if tile < step.team:
-            self.start[i] = now
-        if tile >= step.tiles:
-            self._finish(core, now)
-            return
-        self.next_tile[core] = tile + step.team
-        rank = self.rank_of[core]
-        tile += step.first
-        put = rank * self.per_put + tile
-        self.put_core[put] = core
-        self.began[put] = now
-        self._send(put, rank, tile, now)
+def go_on(s: State, sent: int, now: float) -> None:
+    """The core goes on with its next tile, after the fixed cost of this one."""
+    push_event(s.events, (now + s.issue_us, s.put_core[sent]))
 
-    def _send(self, put: int, rank: int, tile: int, now: float) -> None:
-        """Starts the legs of a put tile at its source."""
-        size = self.put_bytes[put]
-        remote = self.shift[tile] != 0
-        if not size:
-            self.ready[put] = now + (self.machine.hop_us if remote else 0.0)
-            self.sent_at[put] = now
-            self._deliver(put, now)
-            if self.signalled[tile]:
-                self._sent(put, now)
-            return
-        weight = UNCAPPED if self.collective[tile] else self.put_weight
-        flow = self.cores + 2 * put
-        if not remote:
-            self.send_left[put] = self.recv_left[put] = 1
-            self._join(rank, now, 2 * size, weight, flow)
-            return
-        self.send_left[put], self.recv_left[put] = 2, 3
-        self._join(rank, now, size, weight, flow)
-        self._link(self.ranks + rank, tile, now, size, flow)
-        heappush(self.events, (now + self.machine.hop_us, self.key_recv + put))
 
-    def _arrival(self, put: int, now: float) -> None:
-        """The first bytes of a put reach the destination: book bandwidth there."""
-        tile = put % self.per_put
-        dest = (put // self.per_put + self.shift[tile]) % self.ranks
-        size = self.put_bytes[put]
-        flow = self.cores + 2 * put + 1
-        weight = UNCAPPED if self.collective[tile] else self.put_weight
-        self._join(dest, now, size, weight, flow)
-        self._link(2 * self.ranks + dest, tile, now, size, flow)
-
-    def _link(self, pool: int, tile: int, now: float, size: float, flow: int) -> None:
-        if self.collective[tile]:
-            self._join(pool, now, size * self.stretch, UNCAPPED, flow)
-        else:
-            self._join(pool, now, size, 1.0, flow)
-
-    def _join(
-        self, pool: int, now: float, size: float, weight: float, flow: int
-    ) -> None:
-        if self.pools[pool].join(now, size, weight, flow):
-            heappush(self.events, (self.pools[pool].token, self.key_pool + pool))
-
-    def _leg(self, flow: int, now: float) -> None:
-        """One leg of a put is complete: at the source (even) or the destination."""
-        put, arriving = divmod(flow, 2)
-        if arriving:
-            self._received(put, now)
-            return
-        self.send_left[put] -= 1
-        if self.send_left[put]:
-            return
-        remote = self.shift[put % self.per_put] != 0
-        self.sent_at[put] = now
-        self.ready[put] = now + (self.machine.hop_us if remote else 0.0)
-        self._received(put, now)
-        if self.signalled[put % self.per_put]:
-            self._sent(put, now)
-
-    def _received(self, put: int, now: float) -> None:
-        self.recv_left[put] -= 1
-        if not self.recv_left[put]:
-            self._deliver(put, now)
-
-    def _sent(self, put: int, now: float) -> None:
-        """The core goes on with its next tile, after the fixed cost of this one."""
-        core = self.put_core[put]
-        heappush(self.events, (now + self.machine.put_issue_us, core))
-
-    def _deliver(self, put: int, now: float) -> None:
-        arrived = max(now, self.ready[put])
-        when = arrived + self.machine.put_issue_us
-        self.delivered[put] = when
-        tile = put % self.per_put
-        if not self.signalled[tile]:
-            self._sent(put, arrived)
-        base = (put // self.per_put + self.shift[tile]) % self.ranks * self.per_rank
-        for gate in self.put_gates[tile]:
-            self._signal(base + gate, when)
-
-    def _stuck(self) -> str:
-        return deadlock_message(
-            self.schedule,
-            self.program,
-            self.work,
-            [
-                (self.rank_of[core], self.code_of[core], self.pos[core] - first)
-                for core, first in enumerate(self.first)
-                if self.pos[core] < self.stop[core]
-            ],
-            self.left,
-        )
+def deliver(s: State, sent: int, now: float) -> None:
+    """All of a put is in the destination's memory; its signal follows."""
+    arrived = now if now > s.ready[sent] else s.ready[sent]
+    when = arrived + s.issue_us
+    s.delivered[sent] = when
+    tile = sent // s.ranks
+    put = s.put_of[tile]
+    if not s.signalled[put]:
+        go_on(s, sent, arrived)
+    base = (sent % s.ranks + s.shift[tile]) % s.ranks * s.per_rank
+    for at in range(s.put_signals[put], s.put_signals[put + 1]):
+        signal(s, s.signals[at] + base, when)

@@ -35,6 +35,7 @@ class RowTable:
         self.sent: Ints = by_owner[ranks[:, None], to].transpose(0, 2, 1)
         source = (ranks[:, None] - ranks) % layer.ep
         self.received: Ints = self.sent[source, :, ranks[None, :]].transpose(0, 2, 1)
+        self.ranks = layer.ep
         self._schedule = schedule
         self._space = {buffer.name: buffer.space for buffer in schedule.buffers}
         self._tokens = np.array(layer.tokens, dtype=np.int64)

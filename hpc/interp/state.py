@@ -1,37 +1,31 @@
-"""State of a timing run: flat arrays for cores, gates, put tiles and shared pools."""
+"""State of a timing run: flat arrays for cores, gates, put tiles and bandwidths."""
 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from hpc.interp.events import INFINITY, NEXT_SET, NO_PUT, SERVED
 from hpc.interp.expand import Expanded
-from hpc.interp.pool import INFINITY, SharedPool
 from hpc.interp.program import NO_GATE, Program, put_signals
-from hpc.interp.task_steps import PUT
+from hpc.interp.stuck import Blocked
+from hpc.interp.task_steps import BARRIER, PUT
 from hpc.interp.timing import Run
 from hpc.machine.record import Machine
 from hpc.schedule.model import Put, Schedule
 
+UNCAPPED = float(1 << 20)
+"""Weight of a collective's transfers: their share is never limited by one core."""
 
-@dataclass(slots=True)
-class PutStep:
-    """A put of a queue: its tiles, where they begin in the rank's list of put tiles,
-    and each rank's count of tiles before it, modulo the team."""
-
-    first: int
-    tiles: int
-    team: int
-    offset: list[int]
-
-
-PlannedStep = tuple[int, int, tuple[tuple[int, ...], ...], PutStep | None]
+Flow = tuple[float, int, float]
 
 
 def dyadic(ratio: float) -> float:
-    """`ratio` as a positive multiple of 2^-10 (see SharedPool)."""
+    """`ratio` as a positive multiple of 2^-10 (see `events.join`)."""
     return max(1, round(ratio * 1024)) / 1024
 
 
@@ -40,144 +34,203 @@ def zeros(count: int) -> array[float]:
     return array("d", [0.0]) * count
 
 
-class State:
-    """Everything that a run changes.
+def bandwidth(rate: float, cap: float) -> list[float]:
+    """An idle bandwidth; fields as in `events`."""
+    return [rate, cap, 0.0, 0.0, 0.0, 0.0, INFINITY, INFINITY]
 
-    Cores are numbered rank by rank, queue by queue; a core's steps are consecutive
-    in the instance arrays (`work_us`, `hbm_bytes`, `arrive`, `start`, `end`).
+
+class State:
+    """Everything that the event loop reads and changes.
+
+    `ranks` may be fewer than the layer's: the rest repeat them (see `fold`). Cores are
+    numbered rank by rank, queue by queue; a core's steps are consecutive in the
+    instance arrays (`work_us`, `hbm_bytes`, `arrive`, `start`, `end`). Put tiles are
+    numbered tile by tile and then by source rank, so that a destination handles
+    simultaneous arrivals in the same order whichever rank it is. `pools` and `flows`
+    are the HBMs of all ranks, then the egress links, then the ingress links.
     """
 
-    def __init__(
-        self, schedule: Schedule, work: Expanded, program: Program, machine: Machine
-    ) -> None:
-        self.schedule, self.work = schedule, work
-        self.program, self.machine = program, machine
-        self.ranks = schedule.layer.ep
-        self.events: list[tuple[float, int]] = []
-        self._init_cores()
-        self._init_gates()
-        self._init_plans()
-        self._init_puts()
-        self._init_pools()
+    __slots__ = (
+        "arrive", "base", "began", "clock", "collective", "cores", "delay_us",
+        "delivered", "done_us", "end", "events", "fetch_us", "flows", "hbm_bytes",
+        "hbm_core_rate", "hop_us", "issue_us", "key_put", "last", "launch_us", "left",
+        "member", "next_tile", "next_waiter", "open_at", "per_rank", "plan_barrier",
+        "plan_gate", "plan_put", "plan_signals", "poll_us", "pools", "pos", "put_bytes",
+        "put_core", "put_core_rate", "put_first", "put_of", "put_offset", "put_signals",
+        "put_team", "put_tiles", "put_weight", "rank_of", "ranks", "ready", "recv_left",
+        "send_left", "sent_at", "set_us", "shared", "shift", "signalled", "signals",
+        "start", "stop", "stretch", "to_plan", "uncapped", "waiter", "work_us",
+    )  # fmt: skip
 
-    def _init_cores(self) -> None:
-        program, machine = self.program, self.machine
-        self.fetch_us, self.set_us = machine.task_fetch_us, machine.event_set_us
-        self.code_of: list[int] = []
-        self.first: list[int] = []
+    def __init__(
+        self,
+        schedule: Schedule,
+        work: Expanded,
+        program: Program,
+        machine: Machine,
+        *,
+        shared: bool = True,
+    ) -> None:
+        self.ranks, self.shared = work.rows.ranks, shared
+        self.events: list[tuple[float, int]] = []
+        self.clock = [0.0]
+        self._init_costs(machine)
+        self._init_cores(schedule, work, program)
+        self._init_gates(schedule, program)
+        self._init_plan(schedule, program)
+        self._init_puts(schedule, work, program)
+        self._init_bandwidths(machine)
+
+    def _init_costs(self, machine: Machine) -> None:
+        self.launch_us, self.fetch_us = machine.kernel_launch_us, machine.task_fetch_us
+        self.set_us, self.issue_us = machine.event_set_us, machine.put_issue_us
+        self.hop_us = machine.hop_us
+        self.hbm_core_rate = machine.hbm_core_gbps * 1e3
+        self.put_core_rate = machine.put_core_gbps * 1e3
+        self.put_weight = dyadic(machine.put_core_gbps / machine.hbm_core_gbps)
+        self.stretch = machine.link_gbps / machine.collective_gbps
+        self.uncapped = UNCAPPED
+
+    def _init_cores(self, schedule: Schedule, work: Expanded, program: Program) -> None:
+        lengths = [len(code.kinds) for code in program.codes]
+        plans = list(accumulate(lengths, initial=0))
+        first: list[int] = []
         self.rank_of: list[int] = []
         self.member: list[int] = []
+        self.to_plan: list[int] = []
         at = 0
         for rank in range(self.ranks):
-            for q, queue in enumerate(self.schedule.queues):
-                steps = len(program.codes[q].kinds)
+            for q, queue in enumerate(schedule.queues):
                 for core in range(queue.team.size):
-                    self.code_of.append(q)
                     self.rank_of.append(rank)
                     self.member.append(core)
-                    self.first.append(at)
-                    at += steps
-        self.cores = len(self.first)
-        self.pos = list(self.first)
-        self.stop = [*self.first[1:], at]
+                    self.to_plan.append(plans[q] - at)
+                    first.append(at)
+                    at += lengths[q]
+        self.cores = len(first)
+        self.pos, self.stop = first, [*first[1:], at]
         self.done_us = [0.0] * self.cores
-        self.work_us, self.hbm_bytes = self.work.work_us, self.work.hbm_bytes
+        self.work_us, self.hbm_bytes = work.work_us, work.hbm_bytes
         self.arrive, self.start, self.end = (zeros(at) for _ in range(3))
 
-    def _init_gates(self) -> None:
-        gates = self.program.gates
+    def _init_gates(self, schedule: Schedule, program: Program) -> None:
+        """Gates of every rank, then a block of which the world's gates are used."""
+        gates, ranks = program.gates, self.ranks
         self.per_rank = len(gates)
-        self.left = [gate.need for gate in gates] * (self.ranks + 1)
+        self.left = [gate.need for gate in gates] * ranks
+        # Ranks that are not simulated do not arrive at a barrier of the world.
+        self.left += [gate.need * ranks // schedule.layer.ep for gate in gates]
         self.last = [0.0] * len(self.left)
         self.open_at = [INFINITY if left else 0.0 for left in self.left]
-        self.delay = [gate.delay_us for gate in gates]
-        self.poll = [gate.poll_us for gate in gates]
-        self.waiters: dict[int, list[int]] = {}
+        self.delay_us = [gate.delay_us for gate in gates]
+        self.poll_us = [gate.poll_us for gate in gates]
+        self.waiter, self.next_waiter = [-1] * len(self.left), [-1] * self.cores
         self.base = [rank * self.per_rank for rank in self.rank_of]
 
-    def _init_plans(self) -> None:
-        """Per queue and step: (kind, gate, signals, put). World gates get absolute
-        numbers, beyond those of every rank."""
-        gates, world = self.program.gates, self.ranks * self.per_rank
-        self.plans: list[list[PlannedStep]] = []
-        for q, code in enumerate(self.program.codes):
-            plan: list[PlannedStep] = []
+    def _init_plan(self, schedule: Schedule, program: Program) -> None:
+        """Steps of all queues, one after the other. World gates get absolute numbers,
+        beyond those of every rank; puts are numbered in program order by queue."""
+        world = self.ranks * self.per_rank
+        self.plan_gate: list[int] = []
+        self.plan_put: list[int] = []
+        self.plan_barrier = bytearray()
+        self.plan_signals = [0]
+        self.signals: list[int] = []
+        puts = 0
+        for code in program.codes:
             for s, kind in enumerate(code.kinds):
                 gate = code.gates[s]
-                if gate != NO_GATE and gates[gate].world:
-                    gate += world
-                put = self._put_step(q, code.works[s]) if kind == PUT else None
-                plan.append((kind, gate, code.signals[s], put))
-            self.plans.append(plan)
+                away = gate != NO_GATE and program.gates[gate].world
+                self.plan_gate.append(gate + world if away else gate)
+                self.plan_barrier.append(kind == BARRIER)
+                self.plan_put.append(puts if kind == PUT else NO_PUT)
+                puts += kind == PUT
+                for targets in code.signals[s]:
+                    self.signals += (NEXT_SET, *targets)
+                self.plan_signals.append(len(self.signals))
 
-    def _put_step(self, q: int, i: int) -> PutStep:
-        queue, shares = self.schedule.queues[q], self.work.queues[q]
-        put = queue.code[i]
-        assert isinstance(put, Put)
-        return PutStep(
-            first=self.work.puts.first[q, i],
-            tiles=len(self.schedule.groups[put.group]) * put.chunks,
-            team=queue.team.size,
-            offset=(shares.offsets[:, i] % queue.team.size).tolist(),
-        )
-
-    def _init_puts(self) -> None:
-        tiles = self.work.puts
-        self.per_put = len(tiles.shift)
-        count = self.ranks * self.per_put
-        self.put_bytes = array("d", tiles.bytes.tobytes())
-        self.shift: list[int] = tiles.shift.tolist()
-        self.put_gates: list[tuple[int, ...]] = [()] * self.per_put
-        self.collective = bytearray(self.per_put)
-        self.signalled = bytearray(self.per_put)
-        for (q, i), first in tiles.first.items():
-            put = self.schedule.queues[q].code[i]
+    def _init_puts(self, schedule: Schedule, work: Expanded, program: Program) -> None:
+        """Per put instruction: its tiles, where they begin among the rank's, the team,
+        each rank's count of tiles before it modulo the team, the gates it signals."""
+        self.put_first: list[int] = []
+        self.put_tiles: list[int] = []
+        self.put_team: list[int] = []
+        self.put_offset: list[int] = []
+        self.put_signals = [len(self.signals)]
+        self.put_of: list[int] = []
+        self.collective, self.signalled = bytearray(), bytearray()
+        for (q, i), first in work.puts.first.items():
+            queue = schedule.queues[q]
+            put = queue.code[i]
             assert isinstance(put, Put)
-            signals = put_signals(put, self.program.of_event)
-            for t in range(first, first + self._put_step(q, i).tiles):
-                self.put_gates[t] = signals
-                self.collective[t] = put.transport == "collective"
-                self.signalled[t] = put.event is not None
+            tiles = len(schedule.groups[put.group]) * put.chunks
+            self.put_of += [len(self.put_first)] * tiles
+            self.put_first.append(first)
+            self.put_tiles.append(tiles)
+            self.put_team.append(queue.team.size)
+            offsets = work.queues[q].offsets[:, i] % queue.team.size
+            self.put_offset += offsets.tolist()
+            self.signals += put_signals(put, program.of_event)
+            self.put_signals.append(len(self.signals))
+            self.collective.append(put.transport == "collective")
+            self.signalled.append(put.event is not None)
+        self._init_tiles(work)
+
+    def _init_tiles(self, work: Expanded) -> None:
+        count = self.ranks * len(work.puts.shift)
+        self.shift: list[int] = work.puts.shift.tolist()
+        self.put_bytes = array("d", work.puts.bytes.T.tobytes())
         self.next_tile = [0] * self.cores
         self.put_core = array("i", bytes(4 * count))
-        self.send_left = bytearray(count)
-        self.recv_left = bytearray(count)
+        self.send_left, self.recv_left = bytearray(count), bytearray(count)
         self.ready, self.sent_at, self.began, self.delivered = (
             zeros(count) for _ in range(4)
         )
 
-    def _init_pools(self) -> None:
-        machine, ranks = self.machine, range(self.ranks)
-        hbm, core = machine.hbm_gbps * 1e3, machine.hbm_core_gbps * 1e3
-        link, put = machine.link_gbps * 1e3, machine.put_core_gbps * 1e3
-        self.hbm = [SharedPool(hbm, core) for _ in ranks]
-        self.egress = [SharedPool(link, put) for _ in ranks]
-        self.ingress = [SharedPool(link, put) for _ in ranks]
-        self.pools = [*self.hbm, *self.egress, *self.ingress]
-        self.put_weight = dyadic(machine.put_core_gbps / machine.hbm_core_gbps)
-        self.stretch = machine.link_gbps / machine.collective_gbps
+    def _init_bandwidths(self, machine: Machine) -> None:
+        hbm = machine.hbm_gbps * 1e3, machine.hbm_core_gbps * 1e3
+        link = machine.link_gbps * 1e3, machine.put_core_gbps * 1e3
+        kinds = (hbm, link, link)
+        self.pools = [bandwidth(*kind) for kind in kinds for _ in range(self.ranks)]
+        self.flows: list[list[Flow]] = [[] for _ in self.pools]
         # Keys of the event heap, in the order in which ties are handled.
-        self.key_gate = self.cores
-        self.key_pool = self.key_gate + len(self.left)
-        self.key_recv = self.key_pool + len(self.pools)
+        self.key_put = self.cores + len(self.pools)
 
-    def result(self) -> Run:
+    def result(
+        self, schedule: Schedule, work: Expanded, program: Program, machine: Machine
+    ) -> Run:
         """What the run left behind, for `timing.measure`."""
+        served = np.array([pool[SERVED] for pool in self.pools])
         return Run(
-            schedule=self.schedule,
-            machine=self.machine,
-            program=self.program,
-            work=self.work,
+            schedule=schedule,
+            machine=machine,
+            program=program,
+            work=work,
             arrive=np.frombuffer(self.arrive),
             start=np.frombuffer(self.start),
             end=np.frombuffer(self.end),
             done_us=np.array(self.done_us),
-            put_begin=np.frombuffer(self.began),
-            put_sent=np.frombuffer(self.sent_at),
-            put_delivered=np.frombuffer(self.delivered),
-            put_core=np.frombuffer(self.put_core, dtype=np.int32),
-            served=np.array(self._served()).reshape(3, self.ranks),
+            put_begin=self._by_source(self.began),
+            put_sent=self._by_source(self.sent_at),
+            put_delivered=self._by_source(self.delivered),
+            put_core=self._by_source(self.put_core),
+            served=served.reshape(3, self.ranks),
         )
 
-    def _served(self) -> list[float]:
-        return [pool.served for pool in self.pools]
+    def _by_source(self, values: array[float] | array[int]) -> npt.NDArray[Any]:
+        """Put tiles ordered by source rank and program, as in `Run`."""
+        flat = np.frombuffer(values, dtype=values.typecode)
+        return flat.reshape(-1, self.ranks).T.ravel()
+
+    def blocked(self, program: Program) -> list[Blocked]:
+        """(rank, queue, step) of every core that has not finished its queue."""
+        places = [
+            (q, step)
+            for q, code in enumerate(program.codes)
+            for step in range(len(code.kinds))
+        ]
+        return [
+            (self.rank_of[core], *places[self.pos[core] + self.to_plan[core]])
+            for core in range(self.cores)
+            if self.pos[core] < self.stop[core]
+        ]

@@ -9,11 +9,23 @@ from collections.abc import Iterator
 import simpy
 
 from hpc.interp.expand import Expanded
-from hpc.interp.pool import FifoPool
 from hpc.interp.program import NO_GATE, Program, put_signals
 from hpc.interp.task_steps import BARRIER, PUT
 from hpc.machine.record import Machine
 from hpc.schedule.model import Schedule
+
+
+class FifoPool:
+    """A bandwidth in bytes per microsecond, one transfer at a time."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self.free = 0.0
+
+    def book(self, now: float, size: float) -> float:
+        """Time at which a transfer asked for at `now` is complete."""
+        self.free = max(self.free, now) + size / self.rate
+        return self.free
 
 
 class Model:

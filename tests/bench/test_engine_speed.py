@@ -15,9 +15,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from hpc.interp.engine import simulate
+from hpc.interp.engine import execute, simulate
 from hpc.interp.expand import expand
-from hpc.interp.fifo import FifoEngine
 from hpc.interp.program import build_program
 from hpc.interp.timing import Timing, measure
 from hpc.machine.record import load_machine
@@ -76,9 +75,9 @@ def bytes_per_instance() -> tuple[float, float]:
     gc.collect()
     tracemalloc.start()
     work = expand(schedule, counts, A3)
-    engine = FifoEngine(schedule, work, build_program(schedule, work, A3), A3)
-    engine.run()
-    timing = measure(engine.result(), record=False)
+    program = build_program(schedule, work, A3)
+    run = execute(schedule, work, program, A3, shared=False)
+    timing = measure(run, record=False)
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return kept / timing.tasks, peak / timing.tasks

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpc.interp.engine import simulate
-from hpc.interp.events import SharedEngine
+from hpc.interp.engine import execute, simulate
 from hpc.interp.expand import expand
 from hpc.interp.program import build_program
 from hpc.interp.timing import ConservationError, Run, measure
@@ -41,9 +40,7 @@ def random_counts(schedule: Schedule, seed: int) -> np.ndarray:
 
 def finished(schedule: Schedule, counts: np.ndarray) -> Run:
     work = expand(schedule, counts, A3)
-    engine = SharedEngine(schedule, work, build_program(schedule, work, A3), A3)
-    engine.run()
-    return engine.result()
+    return execute(schedule, work, build_program(schedule, work, A3), A3)
 
 
 @pytest.mark.parametrize("ep", PUBLISHED_MS)

@@ -29,6 +29,7 @@ MODULES = {
     "check": "hpc.commands.check",
     "compare": "hpc.commands.compare",
     "list": "hpc.commands.listing",
+    "machine": "hpc.commands.machine",
 }
 
 

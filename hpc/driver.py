@@ -19,7 +19,13 @@ from hpc.spec.parser import parse_spec
 from hpc.universe import HPC_UNIVERSE
 from passes.pipeline import PASSES, default_pipeline
 
-__all__ = ["CompileError", "Compiled", "compile_file", "default_pipeline"]
+__all__ = [
+    "CompileError",
+    "Compiled",
+    "compile_file",
+    "compile_text",
+    "default_pipeline",
+]
 
 OnPass = Callable[[str, ModuleOp, float], None]
 PassTable = dict[str, Callable[[], type[ModulePass]]]
@@ -58,16 +64,39 @@ def compile_file(
     on_pass: OnPass | None = None,
     passes: PassTable | None = None,
 ) -> Compiled:
-    """Compile the `.moe` file at `path`.
+    """Compile the `.moe` file at `path`; OSError if it cannot be read.
+
+    For the rest see `compile_text`.
+    """
+    return compile_text(
+        Path(path).read_bytes(),
+        str(path),
+        policy=policy,
+        pipeline=pipeline,
+        on_pass=on_pass,
+        passes=passes,
+    )
+
+
+def compile_text(
+    text: bytes,
+    name: str,
+    *,
+    policy: str | None = None,
+    pipeline: str | None = None,
+    on_pass: OnPass | None = None,
+    passes: PassTable | None = None,
+) -> Compiled:
+    """Compile the `.moe` text of the file called `name`.
 
     `policy` replaces the file's pin (default `list`); `pipeline` is pass text as for
     `-p` and must end in an outlined `npu.program`; `passes` adds passes by name.
     `on_pass(name, module, seconds)` sees the module after the frontend ("input") and
-    after every pass. Raises SpecError, CompileError, OSError; ValueError for a pipeline
-    text that names no pass.
+    after every pass. Raises SpecError, CompileError; ValueError for a pipeline text
+    that names no pass.
     """
     started = time.perf_counter()
-    spec = parse_spec(Path(path).read_bytes(), str(path))
+    spec = parse_spec(text, name)
     chosen = policy or spec.pins.policy or "list"
     text = default_pipeline(chosen) if pipeline is None else pipeline
     module = build_module(spec)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hpc.schedule.policy import POLICIES
 
 VALUES = ("full", "shrunk", "off")
+MACHINE_ACTIONS = ("show", "validate")
 LISTS = ("passes", "machines", "samples", "policies", "ops")
 
 DESCRIPTION = "Compile Mixture-of-Experts layers to checked static schedules."
@@ -179,6 +180,23 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     _add_json(parser)
 
 
+def _machine_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        choices=MACHINE_ACTIONS,
+        metavar="ACTION",
+        help="show: every value with its source; "
+        "validate: run published measurements, compare",
+    )
+    parser.add_argument("name", metavar="NAME", help="a record's name or .toml file")
+    parser.add_argument(
+        "--points",
+        metavar="NAME",
+        help="validate against the points of this machine (default: the record's name)",
+    )
+    _add_json(parser)
+
+
 def _opt_arguments(parser: argparse.ArgumentParser) -> None:
     """`hpc opt` has xdsl-opt's options; `hpc.commands.opt` parses them itself."""
 
@@ -190,4 +208,5 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "compare": ("compare the scheduling policies on a layer", _compare_arguments),
     "opt": ("xdsl-opt with these dialects, passes and .moe input", _opt_arguments),
     "list": ("list passes, machines, samples, policies or ops", _list_arguments),
+    "machine": ("show a machine record, or validate it", _machine_arguments),
 }

@@ -1,0 +1,161 @@
+"""`hpc machine`: a record with its sources, or beside published measurements."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from hpc.commands.errors import FAILED, OK, InputError
+from hpc.commands.outputs import show, show_json, show_table
+from hpc.commands.progress import Progress
+
+if TYPE_CHECKING:
+    from hpc.commands.validation import Outcome
+    from hpc.machine.record import Fact, Machine
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show or validate the record; status 1 if a point misses its tolerance."""
+    machine = _load(args.name)
+    return ACTIONS[args.action](machine, args)
+
+
+def _load(name: str) -> Machine:
+    from hpc.machine.record import MachineError, load_machine
+
+    try:
+        return load_machine(name)
+    except MachineError as error:
+        raise InputError(str(error)) from error
+
+
+def _show(machine: Machine, args: argparse.Namespace) -> int:
+    from hpc.machine.fields import BY_KEY
+
+    if args.json:
+        facts = [_fact_json(fact) for fact in machine.facts]
+        show_json({"machine": machine.name, "about": machine.summary, "facts": facts})
+        return OK
+    show(f"{machine.name}: {machine.summary}\n")
+    columns = ["key", "value", "unit", "confidence", "meaning", "source"]
+    rows = [
+        [f.key, _text(f), f.unit, f.confidence, BY_KEY[f.key].doc, f.source]
+        for f in machine.facts
+    ]
+    show_table(columns, rows)
+    return OK
+
+
+def _fact_json(fact: Fact) -> dict[str, object]:
+    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+    return {
+        "key": fact.key,
+        "value": value,
+        "unit": fact.unit,
+        "confidence": fact.confidence,
+        "source": fact.source,
+    }
+
+
+def _text(fact: Fact) -> str:
+    value = fact.value
+    if isinstance(value, tuple):
+        return " ".join(v if isinstance(v, str) else f"{v:g}" for v in value)
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _validate(machine: Machine, args: argparse.Namespace) -> int:
+    outcomes = _outcomes(machine, args)
+    if args.json:
+        show_json(_validation_json(machine, outcomes))
+    else:
+        show(_validation_text(machine, outcomes))
+    return FAILED if any(one.ok is False for one in outcomes) else OK
+
+
+def _outcomes(machine: Machine, args: argparse.Namespace) -> list[Outcome]:
+    from hpc.commands.validation import Validator
+    from hpc.machine.published import load_points
+
+    published = load_points()
+    device = args.points or machine.name
+    points = published.of(device)
+    if not points:
+        known = sorted({name for p in published.points for name in p.machines})
+        raise InputError(
+            f"{args.name}: error: no published points for '{device}'; "
+            f"--points takes {', '.join(known)}"
+        )
+    validator = Validator(args.name, machine, published)
+    found: list[Outcome] = []
+    with Progress() as progress:
+        for point in points:
+            progress.step(f"simulating {point.id}")
+            found.append(validator.outcome(point))
+    return found
+
+
+def _verdict(one: Outcome) -> str:
+    return {True: "ok", False: "FAILED", None: "known miss"}[one.ok]
+
+
+def _validation_json(machine: Machine, outcomes: list[Outcome]) -> dict[str, object]:
+    rows = [
+        {
+            "point": one.point.id,
+            "published": one.point.value,
+            "simulated": one.simulated,
+            "unit": one.point.unit,
+            "error": one.error,
+            "tolerance": one.point.tolerance,
+            "verdict": _verdict(one),
+            "missing": one.point.missing or None,
+            "role": one.point.role,
+            "source": one.point.source,
+        }
+        for one in outcomes
+    ]
+    return {"machine": machine.name, "points": rows, "assumed": _assumed(machine)}
+
+
+def _validation_text(machine: Machine, outcomes: list[Outcome]) -> str:
+    from hpc.report.tables import render_table
+
+    columns = ["point", "published", "simulated", "unit", "error", "allowed"]
+    columns += ["verdict", "role"]
+    rows = [
+        [
+            one.point.id,
+            _number(one.point.value),
+            _number(one.simulated),
+            one.point.unit,
+            f"{one.error:+.1%}",
+            "" if one.point.tolerance is None else f"{one.point.tolerance:.0%}",
+            _verdict(one),
+            one.point.role,
+        ]
+        for one in outcomes
+    ]
+    title = f"{machine.name}, published and simulated; not checked on hardware by us"
+    table = render_table(title, columns, rows, color=False, left=(0, 3, 6, 7))
+    return table + "".join(f"{line}\n" for line in _footnotes(machine, outcomes))
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _footnotes(machine: Machine, outcomes: list[Outcome]) -> list[str]:
+    errors = [abs(one.error) for one in outcomes]
+    lines = [f"mean absolute error {sum(errors) / len(errors):.1%}"]
+    terms = dict.fromkeys(one.point.missing for one in outcomes if one.point.missing)
+    lines += [f"known miss, term that the model lacks: {term}" for term in terms]
+    names = ", ".join(_assumed(machine))
+    return [*lines, f"assumed values of the record: {names or 'none'}"]
+
+
+def _assumed(machine: Machine) -> list[str]:
+    return [fact.key for fact in machine.facts if fact.confidence == "assumed"]
+
+
+ACTIONS = {"show": _show, "validate": _validate}

@@ -1,0 +1,175 @@
+"""Schedules of one operator, for runs beside published measurements of operators.
+
+They are ordinary schedules: engine, cost model and cache treat them as compiled ones.
+Only what is timed is in them: operands are inputs, results outputs.
+"""
+
+from __future__ import annotations
+
+from hpc.machine.record import Machine
+from hpc.machine.tiles import choose_gmm_tile
+from hpc.schedule.layer import Activation, Layer, Routing
+from hpc.schedule.model import (
+    Base,
+    Buffer,
+    Event,
+    Instr,
+    Put,
+    Queue,
+    Region,
+    Schedule,
+    Task,
+    Team,
+    Wait,
+)
+
+
+def gmm_schedule(
+    machine: Machine, rows: int, n: int, k: int, groups: int, dtype: str
+) -> Schedule:
+    """`groups` products of rows / groups x k by k x n, on all AICs of one die."""
+    layer = _layer("gmm", rows, k, n, dtype, experts=groups)
+    share = -(-rows // groups)
+    base = choose_gmm_tile(machine, share, n, k, dtype, machine.aic_cores)
+    code = [
+        Task("gmm", (Region("p", e, 0), Region("w", e)), (Region("q", e, 0),), base)
+        for e in range(groups)
+    ]
+    buffers = (
+        Buffer("p", "routed", k, dtype, "input", rows),
+        Buffer("w", "weight", n, dtype, "weight", groups, k),
+        Buffer("q", "routed", n, dtype, "output", rows),
+    )
+    return _schedule(machine, layer, buffers, Team("aic", 0, machine.aic_cores), code)
+
+
+def vector_schedule(
+    machine: Machine,
+    op: str,
+    rows: int,
+    read_cols: int,
+    write_cols: int,
+    dtype: str,
+    tile_rows: int = 0,
+    passes: int = 1,
+    blocks: int = 1,
+) -> Schedule:
+    """One vector operator over token rows, on all AIVs of one die.
+
+    `tile_rows` is the height of a tile, 0 for one tile a core. The rows are cut into
+    `blocks`, and each block is worked on `passes` times before the next one begins.
+    """
+    layer = _layer(op, rows, read_cols, write_cols, dtype)
+    share = -(-rows // blocks)
+    tile = Base(tile_rows or -(-share // machine.aiv_cores))
+    code = [
+        Task(op, (Region("p", part=c),), (Region("q", part=c),), tile)
+        for c in range(blocks)
+        for _ in range(passes)
+    ]
+    buffers = (
+        Buffer("p", "token", read_cols, dtype, "input", rows),
+        Buffer("q", "token", write_cols, dtype, "output", rows),
+    )
+    team = Team("aiv", 0, machine.aiv_cores)
+    return _schedule(machine, layer, buffers, team, code, blocks=blocks)
+
+
+def exchange_schedule(
+    machine: Machine,
+    kind: str,
+    tokens: int,
+    cols: int,
+    dtype: str,
+    ep: int,
+    experts: int,
+    top_k: int,
+    rows_per_put: int,
+) -> Schedule:
+    """A dispatch, or a combine with the sum over the slots, of all ranks, by puts.
+
+    Every expert's rows for one rank go in puts of `rows_per_put`; all cores wait for
+    all that this rank receives.
+    """
+    layer = _layer(kind, tokens, cols, cols, dtype, experts, top_k, ep)
+    team = Team("aiv", 0, machine.aiv_cores)
+    local = layer.local_experts
+    chunks = max(1, -(-tokens * top_k // experts // rows_per_put))
+    back = kind == "combine"
+    code: list[Instr] = [
+        Put(
+            kind,
+            e,
+            0,
+            chunks,
+            Region("y", e, 0) if back else Region("x"),
+            Region("back" if back else "recv", e, 0),
+            0,
+        )
+        for e in range(local)
+    ]
+    need = local * ep * chunks
+    code.append(Wait(0, need))
+    buffers: tuple[Buffer, ...] = (
+        Buffer("x", "token", cols, dtype, "input", tokens),
+        Buffer("recv", "routed", cols, dtype, "output", tokens * top_k, symmetric=True),
+    )
+    if back:
+        height = Base(-(-tokens // machine.aiv_cores))
+        code.append(Task("reduce", (Region("back"),), (Region("out", part=0),), height))
+        rows = tokens * top_k
+        buffers = (
+            Buffer("y", "routed", cols, dtype, "input", rows),
+            Buffer("back", "slot", cols, dtype, "workspace", rows, symmetric=True),
+            Buffer("out", "token", cols, dtype, "output", tokens),
+        )
+    events = (Event(0, "arrived[0]", need),)
+    return _schedule(machine, layer, buffers, team, code, events=events)
+
+
+def _layer(
+    name: str,
+    tokens: int,
+    hidden: int,
+    intermediate: int,
+    dtype: str,
+    experts: int = 1,
+    top_k: int = 1,
+    ep: int = 1,
+) -> Layer:
+    return Layer(
+        name=name,
+        tokens=(tokens,) * ep,
+        hidden=hidden,
+        intermediate=intermediate,
+        experts=experts,
+        top_k=top_k,
+        activation=Activation("swiglu"),
+        dtype=dtype,
+        ep=ep,
+    )
+
+
+def _schedule(
+    machine: Machine,
+    layer: Layer,
+    buffers: tuple[Buffer, ...],
+    team: Team,
+    code: list[Instr] | list[Task],
+    events: tuple[Event, ...] = (),
+    blocks: int = 1,
+) -> Schedule:
+    return Schedule(
+        layer=layer,
+        machine=machine.name,
+        policy="hand",
+        mode="forward",
+        pipeline="",
+        routing=Routing("balanced"),
+        groups=(tuple(range(layer.ep)),),
+        row_chunks=blocks,
+        buffers=buffers,
+        events=events,
+        queues=(Queue(team, tuple(code)),),
+        locs=(f"{layer.name}:1:1",),
+    )

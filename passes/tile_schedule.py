@@ -15,7 +15,7 @@ from dialects.base import int_attr
 from dialects.tile_attrs import ALL, RegionAttr
 from hpc.machine.cost import gmm_us, put_us, vector_us
 from hpc.schedule.model import Base
-from hpc.schedule.order import Order, Work, stage_order
+from hpc.schedule.order import Work, first_early, stage_order
 from passes.program import ProgramInfo, cost_of, fail, policy_of, programs, replace_body
 
 
@@ -71,7 +71,10 @@ class _Scheduler:
     def run(self) -> None:
         works = self.works()
         order = stage_order(works) if self.crowded() else self.policy.order(works)
-        self.check(order)
+        early = first_early(works, order)
+        if early is not None:
+            name = self.policy.name
+            raise fail(self.tasks[early], f"the policy '{name}' would run it too early")
         if self.policy.phased:
             for op, work in zip(self.tasks, works, strict=True):
                 op.properties["phase"] = int_attr(work.stage)
@@ -87,19 +90,6 @@ class _Scheduler:
             placed.append(op)
         placed += [op for op in self.awaits if op in pending]
         replace_body(self.program, placed)
-
-    def check(self, order: Order) -> None:
-        """Every task comes after what it needs: an order by operators cannot promise
-        that for every program."""
-        placed: set[tile.TileOp] = set()
-        for i in order:
-            op = self.tasks[i]
-            needed = (dep for token in op.after for dep in _producers(token.owner))
-            if not placed.issuperset(needed):
-                raise fail(
-                    op, f"the policy '{self.policy.name}' would run it too early"
-                )
-            placed.add(op)
 
     def crowded(self) -> bool:
         """More counters than the machine has: experts will have to share counters,

@@ -50,11 +50,23 @@ def list_order(works: Sequence[Work]) -> Order:
     which feeds the way back early; both exchange own rows (part 0) first. The third is
     operator after operator, which keeps a team off work whose turn comes too early to
     be waited for: queues are in order, and a wait blocks all that is behind it.
+    ValueError if the works depend on each other in a cycle.
     """
-    plans = [_simulate(works, rule) for rule in (_oldest, _deepest)]
+    orders = [_simulate(works, rule) for rule in (_oldest, _deepest)]
     stages = stage_order(works)
-    plans.append((makespan_us(works, stages), stages))
-    return min((end_us, i, order) for i, (end_us, order) in enumerate(plans))[2]
+    if first_early(works, stages) is None:
+        orders.append(stages)
+    return min(orders, key=lambda order: makespan_us(works, order))
+
+
+def first_early(works: Sequence[Work], order: Order) -> int | None:
+    """The first work that `order` places before one it depends on, if there is one."""
+    placed: set[int] = set()
+    for i in order:
+        if not placed.issuperset(works[i].deps):
+            return i
+        placed.add(i)
+    return None
 
 
 def makespan_us(works: Sequence[Work], order: Order) -> float:
@@ -83,8 +95,8 @@ def _deepest(work: Work) -> tuple[float, ...]:
     return _exchange_rank(work) if work.exchange else (-work.stage,)
 
 
-def _simulate(works: Sequence[Work], rule: Rank) -> tuple[float, Order]:
-    """Event-driven list scheduling; returns the makespan and the order of starts."""
+def _simulate(works: Sequence[Work], rule: Rank) -> Order:
+    """Event-driven list scheduling; returns the order of starts."""
     users: list[list[int]] = [[] for _ in works]
     missing = [len(w.deps) for w in works]
     for i, work in enumerate(works):
@@ -97,7 +109,6 @@ def _simulate(works: Sequence[Work], rule: Rank) -> tuple[float, Order]:
     heapq.heapify(events)
     order: list[int] = []
     seen = [0.0] * len(works)
-    now = 0.0
     while events:
         now = events[0][0]
         while events and events[0][0] == now:
@@ -123,4 +134,4 @@ def _simulate(works: Sequence[Work], rule: Rank) -> tuple[float, Order]:
                     heapq.heappush(events, (at, 1, user))
     if len(order) != len(works):
         raise ValueError("the works depend on each other in a cycle")
-    return now, tuple(order)
+    return tuple(order)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy.typing as npt
 
 from hpc.interp.events import launch, run_events
 from hpc.interp.expand import Expanded, expand
+from hpc.interp.inject import Fault
 from hpc.interp.program import Program, build_program
 from hpc.interp.state import State
-from hpc.interp.stuck import SimulationDeadlock, deadlock_message
+from hpc.interp.stuck import SimulationDeadlock, deadlock
 from hpc.interp.timing import Run, Timing, measure
 from hpc.machine.record import Machine
 from hpc.schedule.model import Schedule
@@ -27,17 +30,19 @@ def simulate(
     *,
     record: bool = False,
     hbm: str = "shared",
+    faults: Sequence[Fault] = (),
 ) -> Timing:
     """Simulated time of one launch with routing `counts[source rank][expert]`.
 
     `record` keeps the intervals of all cores and puts for traces. `hbm` is "shared"
-    or "fifo". Raises SimulationDeadlock, and ValueError for counts of another shape.
+    or "fifo". `faults` are injected (see `hpc.interp.inject`). Raises
+    SimulationDeadlock, and ValueError for counts of another shape.
     """
     if hbm not in HBM:
         raise ValueError(f"hbm must be 'shared' or 'fifo', got {hbm!r}")
     work = expand(schedule, counts, machine)
     program = build_program(schedule, work, machine)
-    run = execute(schedule, work, program, machine, shared=hbm == "shared")
+    run = execute(schedule, work, program, machine, hbm == "shared", faults)
     return measure(run, record=record)
 
 
@@ -46,16 +51,20 @@ def execute(
     work: Expanded,
     program: Program,
     machine: Machine,
-    *,
     shared: bool = True,
+    faults: Sequence[Fault] = (),
 ) -> Run:
     """Runs the event loop to the end; SimulationDeadlock if cores cannot finish."""
     state = State(schedule, work, program, machine, shared=shared)
-    launch(state)
-    while run_events(state, SLICE) == SLICE:
-        pass
-    blocked = state.blocked(program)
-    if blocked:
-        message = deadlock_message(schedule, program, work, blocked, state.left)
-        raise SimulationDeadlock(message)
-    return state.result(schedule, work, program, machine)
+    if faults:
+        from hpc.interp.faulty import run_with_faults
+
+        run_with_faults(state, schedule, program, work, faults)
+    else:
+        launch(state)
+        while run_events(state, SLICE) == SLICE:
+            pass
+    run = state.result(schedule, work, program, machine)
+    if state.stuck():
+        raise deadlock(run, state.steps(), state.left, faults)
+    return run

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from hpc.interp.events import INFINITY, NEXT_SET, NO_PUT, SERVED
 from hpc.interp.expand import Expanded
 from hpc.interp.program import NO_GATE, Program, put_signals
-from hpc.interp.stuck import Blocked
 from hpc.interp.task_steps import BARRIER, PUT
 from hpc.interp.timing import Run
 from hpc.machine.record import Machine
@@ -222,15 +221,15 @@ class State:
         flat = np.frombuffer(values, dtype=values.typecode)
         return flat.reshape(-1, self.ranks).T.ravel()
 
-    def blocked(self, program: Program) -> list[Blocked]:
-        """(rank, queue, step) of every core that has not finished its queue."""
-        places = [
-            (q, step)
-            for q, code in enumerate(program.codes)
-            for step in range(len(code.kinds))
-        ]
-        return [
-            (self.rank_of[core], *places[self.pos[core] + self.to_plan[core]])
-            for core in range(self.cores)
-            if self.pos[core] < self.stop[core]
-        ]
+    def stuck(self) -> bool:
+        """Whether some core has not finished its queue."""
+        return any(at < stop for at, stop in zip(self.pos, self.stop, strict=True))
+
+    def steps(self) -> list[int]:
+        """The step of its queue that each core stands at; their number at its end."""
+        first = 0
+        found: list[int] = []
+        for at, stop in zip(self.pos, self.stop, strict=True):
+            found.append(at - first)
+            first = stop
+        return found

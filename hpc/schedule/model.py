@@ -36,9 +36,20 @@ instruction that has tiles: tile t belongs to core (offset + t) mod team size, w
   `dest` of rank (me - k); then adds one to `event` of that rank.
   Zero rows still signal. `event` None: no signal (serial; a barrier follows).
   `scale` (dispatch only): rows are multiplied by their router weight, and rounded.
-- `Task`: computes `writes` from `reads`. "gmm": reads (rows, weight), tiles are
-  ceil(rows / base.m) x ceil(N / base.n), t = j_n * ceil(rows / base.m) + i_m. Others:
-  ceil(rows / base.m) tiles of base.m rows. Operator numbers are in `params`.
+  `dot` = (rows, result) (dispatch only, both local and in space "slot"): each row, as
+  read from `source`, is multiplied with the row of its (token, slot) in `rows`, and the
+  f32 sum is stored in `result` (one column).
+- `Task`: computes `writes` from `reads`. "gmm" and "gmm_nt": read (rows, weight); the
+  result is rows @ weight, for "gmm_nt" rows @ weight transposed; tiles are
+  ceil(rows / base.m) x ceil(N / base.n), t = j_n * ceil(rows / base.m) + i_m, with N
+  the columns of the result. "gmm_tn": reads (p, q), all rows of one expert, and writes
+  its matrix p transposed @ q, in space "weight": tiles are ceil(M / base.m) x
+  ceil(N / base.n) in the same order, M and N the sizes of the matrix; each tile adds
+  over all rows, source k ascending, in f32 with one rounding; no rows give zeros.
+  "reduce_dot": reads (slots, router, tokens), writes (tokens, slots of one column): the
+  weighted sum as "reduce", and for every (token, slot) the f32 dot product of its row
+  with the token's row. Others: ceil(rows / base.m) tiles of base.m rows. Operator
+  numbers are in `params`.
 - `Barrier`: every core of the scope ("rank" or "world") arrives before any leaves;
   `launch` adds the cost of a kernel launch.
 
@@ -56,7 +67,9 @@ FORMAT = "hpc-ssc"
 VERSION = 1
 
 SPACES = ("token", "routed", "slot", "weight")
-ROLES = ("input", "weight", "workspace", "output")
+ROLES = ("input", "weight", "saved", "workspace", "output")
+"""Role "saved": what a backward program finds from the forward pass; it only reads
+it."""
 UNITS = ("aic", "aiv")
 PUT_KINDS = ("dispatch", "combine")
 TRANSPORTS = ("put", "collective")
@@ -147,6 +160,7 @@ class Put:
     event: int | None
     transport: str = "put"
     scale: bool = False
+    dot: tuple[Region, ...] = ()
     loc: int = 0
 
 

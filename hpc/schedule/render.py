@@ -74,6 +74,8 @@ def _put(put: Put, names: Mapping[int, str]) -> str:
         parts.append(f"by {put.transport}")
     if put.scale:
         parts.append("scaled")
+    if put.dot:
+        parts.append("dot " + " -> ".join(render_region(region) for region in put.dot))
     return " ".join(parts)
 
 

@@ -176,6 +176,7 @@ PUT = Record(
         Field("event", EventRef(optional=True), "counter signalled there"),
         Field("transport", Text(TRANSPORTS), "how it travels", "put"),
         Field("scale", Bool(), "multiply rows by router weights", False),
+        Field("dot", Items(RegionShape()), "rows to dot with, result; or none", ()),
         LOC,
     ),
     "put",

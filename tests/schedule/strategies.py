@@ -127,6 +127,7 @@ def instructions(draw, buffer_names, event_ids, locs):
         draw(st.one_of(st.none(), ids)),
         draw(st.sampled_from(TRANSPORTS)),
         draw(st.booleans()),
+        draw(tuples(regions, max_size=2)),
         loc,
     )
 

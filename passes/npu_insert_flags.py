@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from dialects import npu, tile
 from passes.program import ProgramInfo, fail, programs
+from passes.round_trip import every_dispatch_returns
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,9 @@ class NpuInsertFlagsPass(ModulePass):
     Leave SSA: every dependency becomes an event. The producer's team sets the counter
     after the task (or the put signals it at its destination) and the user's team waits
     for all signals before its task. A dependency inside one team needs its event too,
-    since the cores of a team share the tiles of a task. In a serial schedule, barriers
-    between the phases stand for all events.
+    since the cores of a team share the tiles of a task. A program whose rows do not
+    come back ends in a barrier of all ranks (see `round_trip.py`). In a serial
+    schedule, barriers between the phases stand for all events.
 
     Before:
     ```mlir
@@ -80,6 +82,20 @@ class _Writer:
     def run(self) -> Iterator[Operation]:
         raise NotImplementedError
 
+    def teams(self) -> list[tile.TeamAttr]:
+        """All teams, in order of their first task."""
+        tasks = (op for op in self.source() if isinstance(op, tile.TileOp))
+        return list(dict.fromkeys(op.team for op in tasks if op.team is not None))
+
+    def barrier(
+        self, teams: list[tile.TeamAttr], world: bool, launch: bool, op: Operation
+    ) -> Iterator[Operation]:
+        """All teams stop; an exchange also synchronises the ranks."""
+        for team in teams:
+            barrier = npu.BarrierOp("world" if world else "rank", launch, team)
+            barrier.location = op.location
+            yield barrier
+
     def instruction(self, op: tile.TileOp, signal: npu.FlagAttr | None) -> Operation:
         properties = dict(op.properties)
         properties.pop("phase", None)
@@ -124,6 +140,7 @@ class _Flags(_Writer):
             if isinstance(op, tile.TileOp):
                 yield from self.translate(op)
         yield from self.last_waits()
+        yield from self.last_barrier()
 
     def name_join(self, op: Operation) -> None:
         """Give the counter behind a token its name, after the buffer it guards."""
@@ -183,13 +200,19 @@ class _Flags(_Writer):
                 wait.location = op.location
                 yield wait
 
+    def last_barrier(self) -> Iterator[Operation]:
+        """No rank may start its next launch while others still need this one."""
+        tasks = [op for op in self.source() if isinstance(op, tile.TileOp)]
+        if not every_dispatch_returns(tasks):
+            yield from self.barrier(self.teams(), True, False, tasks[-1])
+
 
 @dataclass
 class _Phases(_Writer):
     def run(self) -> Iterator[Operation]:
         yield from self.buffers()
         tasks = [op for op in self.source() if isinstance(op, tile.TileOp)]
-        teams = list(dict.fromkeys(op.team for op in tasks if op.team is not None))
+        teams = self.teams()
         before: tile.TileOp | None = None
         for op in tasks:
             if op.phase is None:
@@ -201,12 +224,3 @@ class _Phases(_Writer):
             before = op
         if isinstance(before, tile.PutOp):
             yield from self.barrier(teams, True, False, before)
-
-    def barrier(
-        self, teams: list[tile.TeamAttr], world: bool, launch: bool, op: Operation
-    ) -> Iterator[Operation]:
-        """All teams stop; an exchange also synchronises the ranks."""
-        for team in teams:
-            barrier = npu.BarrierOp("world" if world else "rank", launch, team)
-            barrier.location = op.location
-            yield barrier

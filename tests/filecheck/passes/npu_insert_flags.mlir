@@ -39,13 +39,16 @@ tile.program @two_teams on "ascend_a3" mode "forward" policy "list" #spec groups
 // -----
 
 // A put signals where its rows arrive: one signal for each source of the group and chunk.
-// The waiting team counts what other ranks, and it itself, send.
+// The waiting team counts what other ranks, and it itself, send. These rows do not come
+// back, so no rank may end before all have read theirs.
 // CHECK-LABEL: npu.program @signals on "ascend_a3" mode "forward" policy "list"
 // CHECK-SAME: groups [array<i64: 0>, array<i64: 1, 2>] row_chunks 1 {
 // CHECK-NEXT: npu.event @recv_ready 2 x 2
 // CHECK-NEXT: npu.put_mem_signal dispatch[1, 1] @x -> @recv[1, 1] scale chunks 4 via put signal @recv_ready[1, 1] on aiv[0:24]
 // CHECK-NEXT: npu.wait_flag @recv_ready[1, 1] >= 8 on aiv[24:48]
 // CHECK-NEXT: npu.task relu (@recv[1, 1]) -> (@h[1, 1]) base [8] on aiv[24:48]
+// CHECK-NEXT: npu.barrier world on aiv[0:24]
+// CHECK-NEXT: npu.barrier world on aiv[24:48]
 // CHECK-NEXT: }
 #spec = {tokens = array<i64: 8, 8, 8>, hidden = 64 : i64, intermediate = 32 : i64, experts = 4 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "balanced"}}
 tile.program @signals on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>, array<i64: 1, 2>] row_chunks 1 {
@@ -75,6 +78,55 @@ tile.program @joined on "ascend_a3" mode "forward" policy "list" #spec groups [a
 
 // -----
 
+// A round trip needs no barrier: all cores that read the rows are joined before the rows go
+// back, and the rank waits for them.
+// CHECK-LABEL: npu.program @round_trip on "ascend_a3" mode "forward" policy "list"
+// CHECK-SAME: groups [array<i64: 0>] row_chunks 1 {
+// CHECK-NEXT: npu.event @recv_ready 1 x 1
+// CHECK-NEXT: npu.event @y_ready 1 x 1
+// CHECK-NEXT: npu.event @back_ready 1 x 1
+// CHECK-NEXT: npu.put_mem_signal dispatch[0, 0] @x -> @recv[0, 0] chunks 1 via put signal @recv_ready[0, 0] on aiv[0:24]
+// CHECK-NEXT: npu.wait_flag @recv_ready[0, 0] >= 1 on aiv[24:48]
+// CHECK-NEXT: npu.task relu (@recv[0, 0]) -> (@y[0, 0]) base [8] on aiv[24:48]
+// CHECK-NEXT: npu.set_flag @y_ready[0, 0] on aiv[24:48]
+// CHECK-NEXT: npu.wait_flag @y_ready[0, 0] >= 24 on aiv[0:24]
+// CHECK-NEXT: npu.put_mem_signal combine[0, 0] @y[0, 0] -> @back[0, 0] chunks 1 via put signal @back_ready[0, 0] on aiv[0:24]
+// CHECK-NEXT: npu.wait_flag @back_ready[0, 0] >= 1 on aiv[24:48]
+// CHECK-NEXT: npu.task reduce (@back) -> (@out[*, 0]) base [8] on aiv[24:48]
+// CHECK-NEXT: }
+#spec = {tokens = array<i64: 8>, hidden = 64 : i64, intermediate = 32 : i64, experts = 2 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "balanced"}}
+tile.program @round_trip on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>] row_chunks 1 {
+  %0 = tile.put dispatch[0, 0] @x -> @recv[0, 0] chunks 1 via put on aiv[0:24]
+  %1 = tile.await(%0)
+  %2 = tile.task relu (@recv[0, 0]) -> (@y[0, 0]) base [8] after(%1) on aiv[24:48]
+  %3 = tile.put combine[0, 0] @y[0, 0] -> @back[0, 0] chunks 1 via put after(%2) on aiv[0:24]
+  %4 = tile.await(%3)
+  %5 = tile.task reduce (@back) -> (@out[*, 0]) base [8] after(%4) on aiv[24:48]
+}
+
+// -----
+
+// Rows that go back straight from where they arrived do: each core waits for itself.
+// CHECK-LABEL: npu.program @echo on "ascend_a3" mode "forward" policy "list"
+// CHECK-SAME: groups [array<i64: 0>] row_chunks 1 {
+// CHECK-NEXT: npu.event @recv_ready 1 x 1
+// CHECK-NEXT: npu.event @back_ready 1 x 1
+// CHECK-NEXT: npu.put_mem_signal dispatch[0, 0] @x -> @recv[0, 0] chunks 1 via put signal @recv_ready[0, 0] on aiv[0:24]
+// CHECK-NEXT: npu.wait_flag @recv_ready[0, 0] >= 1 on aiv[0:24]
+// CHECK-NEXT: npu.put_mem_signal combine[0, 0] @recv[0, 0] -> @back[0, 0] chunks 1 via put signal @back_ready[0, 0] on aiv[0:24]
+// CHECK-NEXT: npu.wait_flag @back_ready[0, 0] >= 1 on aiv[0:24]
+// CHECK-NEXT: npu.barrier world on aiv[0:24]
+// CHECK-NEXT: }
+#spec = {tokens = array<i64: 8>, hidden = 64 : i64, intermediate = 32 : i64, experts = 2 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "balanced"}}
+tile.program @echo on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>] row_chunks 1 {
+  %0 = tile.put dispatch[0, 0] @x -> @recv[0, 0] chunks 1 via put on aiv[0:24]
+  %1 = tile.await(%0)
+  %2 = tile.put combine[0, 0] @recv[0, 0] -> @back[0, 0] chunks 1 via put after(%1) on aiv[0:24]
+  %3 = tile.await(%2)
+}
+
+// -----
+
 // Two joins of the same kind do not share: each keeps the counter of its first put.
 // CHECK-LABEL: npu.program @two_joins on "ascend_a3" mode "forward" policy "list"
 // CHECK-SAME: groups [array<i64: 0>] row_chunks 1 {
@@ -87,6 +139,8 @@ tile.program @joined on "ascend_a3" mode "forward" policy "list" #spec groups [a
 // CHECK-NEXT: npu.task add (@r[0, 0], @s[0, 0]) -> (@h[0, 0]) base [8] on aiv[24:48]
 // CHECK-NEXT: npu.wait_flag @r_ready[1, 0] >= 2 on aiv[24:48]
 // CHECK-NEXT: npu.task add (@r[1, 0], @s[1, 0]) -> (@h[1, 0]) base [8] on aiv[24:48]
+// CHECK-NEXT: npu.barrier world on aiv[0:24]
+// CHECK-NEXT: npu.barrier world on aiv[24:48]
 // CHECK-NEXT: }
 #spec = {tokens = array<i64: 8>, hidden = 64 : i64, intermediate = 32 : i64, experts = 2 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "balanced"}}
 tile.program @two_joins on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>] row_chunks 1 {

@@ -89,12 +89,16 @@ def _reference_rules(s: Schedule) -> Iterator[str]:
         yield "two buffers have one name"
     for queue in s.queues:
         for instr in queue.code:
-            if isinstance(instr, Put) and instr.kind == "dispatch":
-                if instr.scale != (s.layer.weights_at == "input"):
-                    yield "router weights are multiplied twice, or never"
+            if isinstance(instr, Put) and _wrong_scale(s, instr):
+                yield "router weights are multiplied twice, or never"
             for region in _regions(instr):
                 if region.buffer not in names:
                     yield f"no buffer {region.buffer}"
+
+
+def _wrong_scale(s: Schedule, put: Put) -> bool:
+    wanted = put.kind == "dispatch" and s.layer.weights_at == "input"
+    return put.scale != wanted
 
 
 def _regions(instr: object) -> tuple[Region, ...]:

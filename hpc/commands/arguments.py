@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hpc.schedule.policy import POLICIES
+
+if TYPE_CHECKING:
+    from hpc.interp.inject import Fault
 
 VALUES = ("full", "shrunk", "off")
 MACHINE_ACTIONS = ("show", "validate")
@@ -139,6 +143,15 @@ def _seed(text: str) -> int:
     return int(text)
 
 
+def _fault(text: str) -> Fault:
+    from hpc.interp.inject import GRAMMAR, FaultError, parse_fault
+
+    try:
+        return parse_fault(text)
+    except FaultError as error:
+        raise argparse.ArgumentTypeError(f"{error}\n{GRAMMAR}") from error
+
+
 def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.moe", help="the layer to compile")
     parser.add_argument(
@@ -160,6 +173,15 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace",
         metavar="OUT.json",
         help="write the simulated timeline of the reported policy for Perfetto",
+    )
+    parser.add_argument(
+        "--inject",
+        type=_fault,
+        action="append",
+        metavar="FAULT",
+        help="simulate with a fault and report what it costs, or explain the hang: "
+        "drop-signal:EVENT[@RANK], delay:QUEUE:INDEX:US[@RANK], "
+        "slow-core:UNIT:CORE:FACTOR[@RANK] or dead-rank:RANK (repeatable)",
     )
     _add_json(parser)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hpc.commands.check import refuse
 from hpc.commands.measure import (
+    Checked,
     Measured,
     check_all,
     measure_all,
@@ -20,11 +21,19 @@ from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hpc.interp.trace_data import TraceData
     from hpc.report.summary import RunReport
+    from hpc.report.trace import Span
 
 
 def run(args: argparse.Namespace) -> int:
     """Report on the policies asked for; status 1 if a check or a value is wrong."""
+    if args.inject:
+        from hpc.commands.inject import run_injected
+
+        return run_injected(args, requested_policies(args.policy))
     measured: list[Measured] = []
     with Progress() as progress:
         policies = requested_policies(args.policy)
@@ -34,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
             values = verify(checked, args.values, (args.seed, args.seed + 1))
             measured = measure_all(checked, values, progress, record=bool(args.trace))
     if not checked[-1].ok:
-        return refuse(checked[-1], as_json=args.json)
+        return _refuse(checked[-1], args)
     report = report_on(args.file, measured)
     if args.trace:
         _write_trace(args.trace, next(m for m in measured if m.report is report.best))
@@ -60,15 +69,33 @@ def _show(report: RunReport, *, as_json: bool) -> None:
     show(run_text(report, color=sys.stdout.isatty()))
 
 
+def _refuse(checked: Checked, args: argparse.Namespace) -> int:
+    """An unsafe schedule is not run; one that hangs is shown where it comes to."""
+    status = refuse(checked, as_json=args.json)
+    from hpc.commands.inject import show_hang
+
+    show_hang(checked, args)
+    return status
+
+
 def _write_trace(path: str, measured: Measured) -> None:
+    from hpc.report.recording import spans
+
+    trace = measured.timing.trace
+    assert trace is not None
+    write_timeline(path, measured.checked, trace, spans(trace))
+
+
+def write_timeline(
+    path: str, checked: Checked, trace: TraceData, shown: Iterable[Span]
+) -> None:
+    """Write the spans `shown` of a recorded run, and its rates, for Perfetto."""
     from hpc.interp.expand import expand
-    from hpc.report.recording import rates, spans
+    from hpc.report.recording import rates
     from hpc.report.trace import write_trace
 
-    checked, trace = measured.checked, measured.timing.trace
-    assert trace is not None
     schedule = checked.schedule
     work = expand(schedule, checked.counts, checked.machine)
     with replacing(path) as stream:
-        write_trace(stream, schedule, spans(trace), rates(schedule, trace, work))
+        write_trace(stream, schedule, shown, rates(schedule, trace, work))
     note(f"{path}: timeline of policy {schedule.policy}; opens in ui.perfetto.dev")

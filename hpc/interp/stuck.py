@@ -30,11 +30,12 @@ Steps = dict[tuple[int, int], list[int]]
 
 class SimulationDeadlock(RuntimeError):
     """Some cores wait for ever; `hang` says who waits for what, and why. `run` is what
-    happened until then, as if all waits ended when nothing moved any more."""
+    happened until then, as if all waits ended at `until_us`, when nothing moved any
+    more."""
 
-    def __init__(self, hang: Hang, run: Run) -> None:
+    def __init__(self, hang: Hang, run: Run, until_us: float) -> None:
         super().__init__(hang.text())
-        self.hang, self.run = hang, run
+        self.hang, self.run, self.until_us = hang, run, until_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ class Blocked:
     def reason(self) -> str:
         """What it waits for, and who owes it."""
         if not self.waits_for:
-            return "never start"
-        text = f"wait for {self.waits_for}, have {self.have}, need {self.need}"
+            return "never started"
+        text = f"waiting for {self.waits_for}, have {self.have}, need {self.need}"
         return "; ".join([text, *self.missing])
 
 
@@ -79,9 +80,9 @@ class Hang:
     def text(self) -> str:
         """For people: the places first, the root causes last."""
         cores = sum(place.cores for place in self.blocked)
-        lines = [f"deadlock: {cores} cores wait for ever"]
+        lines = [f"deadlock: {_cores(cores)} wait{'s' * (cores == 1)} for ever"]
         lines += [
-            f"{p.where}: {p.cores} cores {p.reason}" for p in self.blocked[:SHOWN]
+            f"{p.where}: {_cores(p.cores)} {p.reason}" for p in self.blocked[:SHOWN]
         ]
         if len(self.blocked) > SHOWN:
             lines.append(f"... and {len(self.blocked) - SHOWN} more places")
@@ -118,7 +119,7 @@ def deadlock(
                     start[first + step] = until
                 first += count
     hang = _Explainer(run, steps, left, faults).hang()
-    return SimulationDeadlock(hang, replace(run, start=start))
+    return SimulationDeadlock(hang, replace(run, start=start), until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,10 @@ class _Debt:
     index: int
     cores: int
     place: Key
+
+
+def _cores(count: int) -> str:
+    return "1 core" if count == 1 else f"{count} cores"
 
 
 class _Explainer:
@@ -273,7 +278,7 @@ class _Explainer:
 
     def _owes(self, debt: _Debt) -> str:
         rank, q, step = debt.place
-        who = f"{debt.cores} cores of rank {rank} queue {q}"
+        who = f"{_cores(debt.cores)} of rank {rank} queue {q}"
         if step == len(self.steps[q]):
             return f"missing {who}, which have ended"
         at = f"which stand at instruction {self._index(q, step)}"

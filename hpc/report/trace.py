@@ -31,7 +31,8 @@ COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one core did from `start_us` to `end_us`: instruction `index` of `queue`."""
+    """What one core did from `start_us` to `end_us`: instruction `index` of `queue`.
+    `blocked` says why it waits for ever, if it does."""
 
     rank: int
     unit: str
@@ -40,6 +41,7 @@ class Span:
     index: int
     start_us: float
     end_us: float
+    blocked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +128,24 @@ def _span_events(schedule: Schedule, spans: Iterable[Span]) -> Iterator[Event]:
             instr = schedule.queues[span.queue].code[span.index]
             texts[key] = _slice(schedule, instr, span, names)
         yield {
-            **texts[key],
+            **(_blocked(texts[key], span) if span.blocked else texts[key]),
             "ph": "X",
             "pid": span.rank,
             "tid": track(span.unit, span.core),
             "ts": round(span.start_us, 4),
             "dur": round(span.end_us - span.start_us, 4),
         }
+
+
+def _blocked(event: Event, span: Span) -> Event:
+    """The slice of a wait that never ends, with the reason."""
+    args = event["args"]
+    assert isinstance(args, dict)
+    return {
+        **event,
+        "name": f"blocked: {event['name']}",
+        "args": {**args, "blocked": span.blocked},
+    }
 
 
 def _slice(

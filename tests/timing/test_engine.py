@@ -248,9 +248,9 @@ def test_deadlock_names_who_waits_for_what() -> None:
     with pytest.raises(SimulationDeadlock) as error:
         simulate(schedule, NOTHING, ROUND)
     assert str(error.value).splitlines() == [
-        "deadlock: 1 cores wait for ever",
+        "deadlock: 1 core waits for ever",
         "rank 0 queue 1 aic[0:1] instruction 1 (hand.moe:7:3): "
-        "1 cores wait for e0[0], have 1, need 2",
+        "1 core waiting for e0[0], have 1, need 2",
         "root cause: e0[0] of rank 0 needs 2 signals, the program sends 1",
     ]
 

@@ -55,10 +55,18 @@ class Expanded:
     puts: PutTiles
 
 
-def expand(schedule: Schedule, counts: npt.ArrayLike, machine: Machine) -> Expanded:
-    """Shares of all cores of all ranks; ValueError if `counts` has another shape."""
-    rows = RowTable(schedule, counts)
-    ranks = schedule.layer.ep
+def expand(
+    schedule: Schedule,
+    counts: npt.ArrayLike,
+    machine: Machine,
+    ranks: int | None = None,
+) -> Expanded:
+    """Shares of all cores of all ranks, or of the first `ranks`.
+
+    Raises ValueError if `counts` has another shape.
+    """
+    rows = RowTable(schedule, counts, ranks)
+    ranks = rows.ranks
     steps = [queue_steps(queue) for queue in schedule.queues]
     sizes = [q.team.size * len(s) for q, s in zip(schedule.queues, steps, strict=True)]
     work_us = array("d", [0.0]) * (ranks * sum(sizes))
@@ -106,7 +114,7 @@ def _put_tiles(schedule: Schedule, rows: RowTable) -> PutTiles:
             shifts.append(np.repeat(-ks if back else ks, put.chunks))
             combine += [back] * (len(ks) * put.chunks)
     if not sizes:
-        empty = np.zeros((schedule.layer.ep, 0))
+        empty = np.zeros((rows.ranks, 0))
         return PutTiles(first, np.zeros(0, np.int64), np.zeros(0, np.bool_), empty)
     return PutTiles(
         first,

@@ -39,8 +39,8 @@ def covered(start: Floats, end: Floats, times: Floats) -> Floats:
     return before[np.maximum(at - 1, 0)] + np.maximum(inside, 0.0)
 
 
-def hidden_share(run: Run) -> float:
-    """See `Timing.comm_hidden`."""
+def hidden_shares(run: Run) -> list[float]:
+    """Per rank with traffic, what `Timing.comm_hidden` is the mean of."""
     shares: list[float] = []
     for rank, (start, end) in enumerate(_link_intervals(run)):
         start, end = union(start, end)
@@ -50,16 +50,16 @@ def hidden_share(run: Run) -> float:
         busy = union(*_aic_intervals(run, rank))
         overlap = covered(*busy, end) - covered(*busy, start)
         shares.append(float(overlap.sum()) / total)
-    return float(np.mean(shares)) if shares else 1.0
+    return shares
 
 
 def _link_intervals(run: Run) -> list[tuple[Floats, Floats]]:
     """(starts, ends) of all transfers over the links of each rank."""
     some = run.work.puts.bytes.ravel() > 0
-    away = np.flatnonzero((run.put_source != run.put_dest) & some)
+    away = np.flatnonzero(run.put_away & some)
     hop, issue = run.machine.hop_us, run.machine.put_issue_us
-    out = _by_rank(run.put_source, away, run.schedule.layer.ep)
-    into = _by_rank(run.put_dest, away, run.schedule.layer.ep)
+    out = _by_rank(run.put_source, away, run.ranks)
+    into = _by_rank(run.put_dest, away, run.ranks)
     return [
         (
             np.concatenate((run.put_begin[sent], run.put_begin[got] + hop)),

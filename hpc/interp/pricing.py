@@ -33,7 +33,7 @@ class Pricer:
         self.schedule = schedule
         self.rows = rows
         self.machine = machine
-        self.ranks = schedule.layer.ep
+        self.ranks = rows.ranks
         self.buffers = {buffer.name: buffer for buffer in schedule.buffers}
         self._gmm: dict[tuple[object, ...], GmmCost] = {}
 

@@ -21,24 +21,33 @@ class RowTable:
 
     `sent[r, e, k]`: rows that rank r sends to local expert e of rank (r + k) mod R;
     `received[r, e, k]`: rows that local expert e of rank r gets from (r - k) mod R.
+    With `ranks`, only the first so many ranks are in the arrays.
     """
 
-    def __init__(self, schedule: Schedule, counts: npt.ArrayLike) -> None:
+    def __init__(
+        self, schedule: Schedule, counts: npt.ArrayLike, ranks: int | None = None
+    ) -> None:
         layer = schedule.layer
         table = as_counts(layer, counts)
-        ranks = np.arange(layer.ep)
-        by_owner = np.zeros((layer.ep, layer.ep, layer.local_experts), dtype=np.int64)
-        for owner in range(layer.ep):
-            owned = experts_of(owner, layer.experts, layer.ep)
-            by_owner[:, owner, : len(owned)] = table[:, owned.start : owned.stop]
-        to = (ranks[:, None] + ranks) % layer.ep
-        self.sent: Ints = by_owner[ranks[:, None], to].transpose(0, 2, 1)
-        source = (ranks[:, None] - ranks) % layer.ep
-        self.received: Ints = self.sent[source, :, ranks[None, :]].transpose(0, 2, 1)
-        self.ranks = layer.ep
+        self.ranks = layer.ep if ranks is None else ranks
+        every = np.arange(layer.ep)
+        owned = [experts_of(rank, layer.experts, layer.ep) for rank in range(layer.ep)]
+        # Column of each [owner, local expert]; -1, a column of zeros, for none.
+        column = np.full((layer.ep, layer.local_experts), -1, dtype=np.int64)
+        for owner, experts in enumerate(owned):
+            column[owner, : len(experts)] = experts
+        shape = (self.ranks, layer.local_experts, layer.ep)
+        self.sent: Ints = np.zeros(shape, dtype=np.int64)
+        self.received: Ints = np.zeros(shape, dtype=np.int64)
+        for rank in range(self.ranks):
+            row = np.append(table[rank], 0)
+            self.sent[rank] = row[column[(rank + every) % layer.ep]].T
+            mine = slice(owned[rank].start, owned[rank].stop)
+            sources = (rank - every) % layer.ep
+            self.received[rank, : len(owned[rank])] = table[sources, mine].T
         self._schedule = schedule
         self._space = {buffer.name: buffer.space for buffer in schedule.buffers}
-        self._tokens = np.array(layer.tokens, dtype=np.int64)
+        self._tokens = np.array(layer.tokens[: self.ranks], dtype=np.int64)
         columns = [list(ks) for ks in schedule.groups]
         # [ranks, local experts, groups]
         self._routed = np.stack([self.received[:, :, ks].sum(2) for ks in columns], 2)

@@ -6,12 +6,13 @@ All times are microseconds from the launch, all sizes bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hpc.interp.expand import Expanded
-from hpc.interp.overlap import hidden_share
+from hpc.interp.overlap import hidden_shares
 from hpc.interp.program import NO_GATE, Program
 from hpc.interp.task_steps import COMPUTE
 from hpc.interp.trace_data import TraceData, trace_of
@@ -52,9 +53,23 @@ class Run:
     put_core: npt.NDArray[np.int32]
     served: Floats
 
+    @property
+    def ranks(self) -> int:
+        """Ranks that were simulated; the layer's others repeat them (see `fold`)."""
+        return self.work.rows.ranks
+
+    @property
+    def copies(self) -> int:
+        """Ranks of the layer for each one that was simulated."""
+        return self.schedule.layer.ep // self.ranks
+
+    def every(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values per simulated rank as values per rank of the layer."""
+        return np.tile(values, self.copies)
+
     def block(self, values: Floats, q: int) -> Floats:
         """`values` of queue q as [ranks, cores, steps]."""
-        ranks = self.schedule.layer.ep
+        ranks = self.ranks
         sizes = [queue.work_us[0].size for queue in self.work.queues]
         first = sum(sizes[:q])
         flat = values.reshape(ranks, sum(sizes))[:, first : first + sizes[q]]
@@ -62,12 +77,17 @@ class Run:
 
     @property
     def put_source(self) -> Ints:
-        return np.repeat(np.arange(self.schedule.layer.ep), len(self.work.puts.shift))
+        return np.repeat(np.arange(self.ranks), len(self.work.puts.shift))
 
     @property
     def put_dest(self) -> Ints:
-        ranks = self.schedule.layer.ep
-        return (self.put_source + np.tile(self.work.puts.shift, ranks)) % ranks
+        shift = np.tile(self.work.puts.shift, self.ranks)
+        return (self.put_source + shift) % self.ranks
+
+    @property
+    def put_away(self) -> npt.NDArray[np.bool_]:
+        """Whether a put tile goes to another rank."""
+        return np.tile(self.work.puts.shift != 0, self.ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +109,7 @@ class Timing:
       there is none).
     - `tasks`: task instances, that is (core, compute instruction) with at least one
       tile, and put tiles.
+    - `ranks_simulated`: fewer than there are if the others repeat them (see `fold`).
     """
 
     latency_us: float
@@ -104,13 +125,14 @@ class Timing:
     hbm_bytes: Floats
     comm_hidden: float
     tasks: int
+    ranks_simulated: int
     trace: TraceData | None = None
 
 
 def measure(run: Run, *, record: bool) -> Timing:
     """Timing of a run; ConservationError if time or bytes do not add up."""
     visible = run.machine.event_visible_us
-    ranks = run.schedule.layer.ep
+    ranks = run.ranks
     rank_layer = run.done_us.reshape(ranks, -1).max(axis=1)
     seen = run.put_delivered + visible
     np.maximum.at(rank_layer, run.put_dest, seen)
@@ -125,20 +147,25 @@ def measure(run: Run, *, record: bool) -> Timing:
     busy, wait, idle = _core_times(run, layer_us)
     egress, ingress = _link_bytes(run)
     _check_bytes(run, layer_us)
+    every, shares = run.every, hidden_shares(run) * run.copies
     return Timing(
         latency_us=latency_us,
         layer_us=layer_us,
-        rank_latency_us=rank_latency,
-        rank_layer_us=rank_layer,
-        busy_us=busy,
-        wait_us=wait,
-        idle_us=idle,
+        rank_latency_us=every(rank_latency),
+        rank_layer_us=every(rank_layer),
+        busy_us={unit: every(us) for unit, us in busy.items()},
+        wait_us={
+            unit: {cause: every(us) for cause, us in causes.items()}
+            for unit, causes in wait.items()
+        },
+        idle_us={unit: every(us) for unit, us in idle.items()},
         utilization=_utilization(run, latency_us),
-        egress_bytes=egress,
-        ingress_bytes=ingress,
-        hbm_bytes=run.served[0],
-        comm_hidden=hidden_share(run),
-        tasks=_tasks(run),
+        egress_bytes=every(egress),
+        ingress_bytes=every(ingress),
+        hbm_bytes=every(run.served[0]),
+        comm_hidden=float(np.mean(shares)) if shares else 1.0,
+        tasks=_tasks(run) * run.copies,
+        ranks_simulated=ranks,
         trace=trace_of(run) if record else None,
     )
 
@@ -147,7 +174,7 @@ def _core_times(
     run: Run, layer_us: float
 ) -> tuple[dict[str, Floats], dict[str, dict[str, Floats]], dict[str, Floats]]:
     """Busy, waiting and idle time by unit; checks that they fill every core's time."""
-    ranks, machine = run.schedule.layer.ep, run.machine
+    ranks, machine = run.ranks, run.machine
     busy = {unit: np.zeros(ranks) for unit in UNITS}
     idle = {unit: np.zeros(ranks) for unit in UNITS}
     wait: dict[str, dict[str, Floats]] = {unit: {} for unit in UNITS}
@@ -203,22 +230,22 @@ def _waits(run: Run, q: int) -> dict[str, Floats]:
 
 def _utilization(run: Run, latency_us: float) -> dict[str, float]:
     ranks = run.schedule.layer.ep
-    busy: dict[str, float] = dict.fromkeys(UNITS, 0.0)
+    busy = {unit: np.zeros(run.ranks) for unit in UNITS}
     for q, queue in enumerate(run.schedule.queues):
         start = np.minimum(run.block(run.start, q), latency_us)
         end = np.minimum(run.block(run.end, q), latency_us)
-        busy[queue.team.unit] += float((end - start).sum())
+        busy[queue.team.unit] += (end - start).sum(axis=2).sum(axis=1)
     return {
-        unit: busy[unit] / (run.machine.cores(unit) * ranks * latency_us)
+        unit: float(run.every(busy[unit]).sum())
+        / (run.machine.cores(unit) * ranks * latency_us)
         for unit in UNITS
     }
 
 
 def _link_bytes(run: Run) -> tuple[Ints, Ints]:
     """Bytes that leave and enter each rank; both from the puts themselves."""
-    ranks = run.schedule.layer.ep
-    remote = run.put_source != run.put_dest
-    size = run.work.puts.bytes.ravel() * remote
+    ranks = run.ranks
+    size = run.work.puts.bytes.ravel() * run.put_away
     out = np.bincount(run.put_source, weights=size, minlength=ranks)
     into = np.bincount(run.put_dest, weights=size, minlength=ranks)
     if out.sum() != into.sum():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy.typing as npt
 
@@ -17,10 +18,13 @@ from hpc.schedule.checks import (
     events,
     fit,
     joins,
+    races,
     ranks,
     references,
+    relaunch,
     traffic,
 )
+from hpc.schedule.checks.clocks import Clocks
 from hpc.schedule.checks.index import Index, Limits
 from hpc.schedule.checks.report import CheckReport, Violation
 from hpc.schedule.checks.traffic import check_bytes
@@ -37,35 +41,48 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subject:
-    """One program, on a machine, for a routing."""
+    """One program, on a machine, for a routing. `relaxed`: signals of puts may
+    overtake the data of earlier puts."""
 
     s: Schedule
     index: Index
     dangling: list[Violation]
     limits: Limits
     counts: npt.ArrayLike | None
+    relaxed: bool = False
 
     @classmethod
     def of(
-        cls, s: Schedule, limits: Limits, counts: npt.ArrayLike | None = None
+        cls,
+        s: Schedule,
+        limits: Limits,
+        counts: npt.ArrayLike | None = None,
+        relaxed: bool = False,
     ) -> Subject:
         """The routing is `counts`, or a table that the schedule brings itself."""
         if counts is None and s.routing.kind == "counts":
             counts = s.routing.counts
         index = Index(s)
-        return cls(s, index, references.check_references(index), limits, counts)
+        dangling = references.check_references(index)
+        return cls(s, index, dangling, limits, counts, relaxed)
+
+    @cached_property
+    def clocks(self) -> Clocks:
+        return Clocks(self.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check by name. `run` None: its place is kept, it is not written yet."""
+    """A check by name. `needs_counts`: it is about one routing table; `needs_end`: it
+    says nothing about a schedule that hangs."""
 
     name: str
-    run: Callable[[Subject], list[Violation]] | None
+    run: Callable[[Subject], list[Violation]]
     doc: str
     needs_counts: bool = False
+    needs_end: bool = False
 
 
 def _structure(subject: Subject) -> list[Violation]:
@@ -105,7 +122,22 @@ CHECKS: tuple[Check, ...] = (
         lambda subject: events.check_events(subject.index, subject.limits),
         "counters fit the machine and have one purpose each",
     ),
-    Check("races", None, "conflicting accesses are ordered"),
+    Check(
+        "races",
+        lambda subject: races.check_races(
+            subject.index, subject.clocks, subject.relaxed
+        ),
+        "conflicting accesses are ordered, across ranks",
+        needs_end=True,
+    ),
+    Check(
+        "relaunch",
+        lambda subject: relaunch.check_relaunch(
+            subject.index, subject.clocks, subject.relaxed
+        ),
+        "a launch may begin on a rank while others are in the last",
+        needs_end=True,
+    ),
 )
 """In the order in which reports show them."""
 
@@ -118,6 +150,8 @@ RULES: dict[str, str] = {
     **coverage.RULES,
     **traffic.RULES,
     **events.RULES,
+    **races.RULES,
+    **relaunch.RULES,
 }
 """The rule that each violation code stands for, in words."""
 
@@ -127,20 +161,24 @@ def check_schedule(
     limits: Limits,
     counts: npt.ArrayLike | None = None,
     programs: Sequence[Schedule] | None = None,
+    *,
+    relaxed: bool = False,
 ) -> CheckReport:
     """Runs every check that can run.
 
     `counts` [ranks, experts] is the routing table for the check of bytes; without it a
     routing of kind "counts" brings its own. `programs` has the program of each rank if
     they may differ, `s` being what all should run: each is checked, the deadlock check
-    replays them together. ValueError if `counts` has another shape.
+    replays them together. `relaxed` assumes less of the network: only a put's own
+    signal or a world barrier tells that its data is there. ValueError if `counts` has
+    another shape.
     """
-    report = _check_one(Subject.of(s, limits, counts))
+    report = _check_one(Subject.of(s, limits, counts, relaxed))
     if programs is None:
         return report
     others = {id(program): program for program in programs if program != s}
     reports = {
-        key: _check_one(Subject.of(program, limits, counts))
+        key: _check_one(Subject.of(program, limits, counts, relaxed))
         for key, program in others.items()
     }
     return ranks.merged(s, report, programs, reports)
@@ -152,7 +190,7 @@ def _check_one(subject: Subject) -> CheckReport:
     violations: list[Violation] = []
     for check in CHECKS:
         reason = _obstacle(check, subject)
-        if check.run is None or reason:
+        if reason:
             unchecked[check.name] = reason
             continue
         found = check.run(subject)
@@ -163,10 +201,10 @@ def _check_one(subject: Subject) -> CheckReport:
 
 def _obstacle(check: Check, subject: Subject) -> str:
     """Why a check cannot run, or nothing."""
-    if check.run is None:
-        return "not checked yet"
     if subject.dangling and check.name != "structure":
         return "not checked: the structure has dangling references"
     if check.needs_counts and subject.counts is None:
         return "not checked: no routing table was given"
+    if check.needs_end and subject.clocks.stuck:
+        return "not checked: the schedule hangs"
     return ""

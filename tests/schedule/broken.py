@@ -171,10 +171,6 @@ FAULTS: dict[str, tuple[Schedule, str]] = {
         edited(SERIAL, 1, 4, scope="rank"),
         "barrier 0 of queue 1 is not that of queue 0",
     ),
-    "put-unfenced": (
-        edited(S, COMM_Q, 0, event=None),
-        r"reads recv\[0,0\], which a put without signal writes",
-    ),
     # Deadlock.
     "deadlock-signal": (
         edited(S, VEC_Q, 0, need=25),

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpc.schedule.checks.index import (
-    Index,
-    Limits,
-    Place,
-    Violation,
-    reads_of,
-)
+from hpc.schedule.checks.index import Index, Limits, Place, Violation
 from hpc.schedule.model import Barrier, Put, Task, Wait
-from hpc.schedule.render import render_region, render_team
+from hpc.schedule.render import render_team
 
 CHECK = "structure"
 RULES = {
@@ -25,7 +19,6 @@ RULES = {
     "event-unwaited": "Something waits for every event that is signalled.",
     "event-unused": "Every event is used.",
     "barrier-mismatch": "All queues have the same barriers in the same order.",
-    "put-unfenced": "A world barrier is between a put without signal and its reader.",
 }
 
 
@@ -35,7 +28,6 @@ def check_joins(index: Index, limits: Limits) -> list[Violation]:
     for event in index.events:
         found += _event(index, event)
     found += _barriers(index)
-    found += _unfenced(index)
     return found
 
 
@@ -150,44 +142,3 @@ def _barriers(index: Index) -> Iterator[Violation]:
                 CHECK, "barrier-mismatch", message, place, witness=(wanted, got)
             )
             break
-
-
-def _unfenced(index: Index) -> Iterator[Violation]:
-    """Readers of data put without a signal, with no world barrier in between."""
-    epochs = _epochs(index)
-    last: dict[tuple[str, int, int], Place] = {}
-    for place, instr in index.places():
-        if not isinstance(instr, Put) or instr.event is not None:
-            continue
-        experts, parts = index.part_range(instr.dest)
-        for key in ((instr.dest.buffer, e, p) for e in experts for p in parts):
-            if key not in last or epochs[place] > epochs[last[key]]:
-                last[key] = place
-    if not last:
-        return
-    for place, instr in index.places():
-        for region in reads_of(instr):
-            experts, parts = index.part_range(region)
-            keys = [(region.buffer, e, p) for e in experts for p in parts]
-            puts = [last[key] for key in keys if key in last]
-            late = [put for put in puts if epochs[put] >= epochs[place]]
-            if late:
-                yield index.violation(
-                    CHECK,
-                    "put-unfenced",
-                    f"reads {render_region(region)}, which a put without signal "
-                    "writes, with no world barrier in between",
-                    place,
-                    witness=(index.text(place), index.text(late[0])),
-                )
-
-
-def _epochs(index: Index) -> dict[Place, int]:
-    """World barriers before each instruction of its queue."""
-    epochs: dict[Place, int] = {}
-    for q, queue in enumerate(index.s.queues):
-        epoch = 0
-        for i, instr in enumerate(queue.code):
-            epochs[q, i] = epoch
-            epoch += isinstance(instr, Barrier) and instr.scope == "world"
-    return epochs

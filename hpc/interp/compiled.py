@@ -11,10 +11,11 @@ from array import array
 from collections import namedtuple
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import numpy as np
@@ -32,6 +33,9 @@ RESULTS = ("pos", "left", "done_us", "pools", "clock")
 """Lists of `State` that a run leaves something in."""
 
 
+INSTALL = "pip install 'hpc-moe[fast]'"
+
+
 def available() -> bool:
     """Whether numba is installed."""
     return find_spec("numba") is not None
@@ -42,6 +46,8 @@ def run_compiled(state: State, limit: int, tell: Callable[[], None]) -> None:
 
     `state` is up to date then, and when this returns or is interrupted.
     """
+    if not available():
+        raise ModuleNotFoundError(f"numba is not installed: {INSTALL}", name="numba")
     run_events = functions()["run_events"]
     flat = _flatten(state)
     try:
@@ -58,8 +64,7 @@ def functions() -> dict[str, Any]:
 
     They share one namespace, in which they find each other and the array heaps.
     """
-    from numba import njit
-
+    njit: Any = import_module("numba").njit
     space = dict(vars(events))
     version = _version()
     for module in (events, heaps):
@@ -103,11 +108,14 @@ def _flat(name: str, value: Any) -> Any:
         return None
     if isinstance(value, list):
         kind = np.float64 if name in FLOATS else np.int64
+        items = cast(list[Any], value)
+        # "safe": no float is cut to an integer.
         return (
-            np.array(value).astype(kind, casting="safe") if value else np.zeros(0, kind)
+            np.array(items).astype(kind, casting="safe") if items else np.zeros(0, kind)
         )
     if isinstance(value, array):
-        return np.frombuffer(value, dtype=value.typecode)
+        flat = cast("array[float]", value)
+        return np.frombuffer(flat, dtype=flat.typecode)
     return np.frombuffer(value, np.uint8) if isinstance(value, bytearray) else value
 
 

@@ -7,7 +7,6 @@ they leave in the same order as they would from any other heap.
 
 from __future__ import annotations
 
-
 import numpy as np
 import numpy.typing as npt
 

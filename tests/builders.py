@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hpc.schedule.layer import Activation, Layer, Routing
 from hpc.schedule.model import (
@@ -83,18 +84,32 @@ class Flow:
 
 
 class Events:
-    """The counters of the standard flow: four kinds a pair, and "returned"."""
+    """The counters of the standard flow: four kinds a pair, and "returned".
 
-    def __init__(self, layer: Layer, groups: Groups, chunks: int, flow: Flow):
+    `kinds` name, in this order, what dispatch, the first GMM, the activation and the
+    second GMM count; ids begin at `first`.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        groups: Groups,
+        chunks: int,
+        flow: Flow,
+        first: int = 0,
+        kinds: tuple[str, ...] = ("arrived", "up_done", "act_done", "down_done"),
+        last: str = "returned",
+    ):
         self.all: list[Event] = []
-        for name in ("arrived", "up_done", "act_done", "down_done"):
+        for name in kinds:
             for e, g in flow.pairs:
-                need = VEC.size if name == "act_done" else AIC.size
-                if name == "arrived":
+                need = VEC.size if name == kinds[2] else AIC.size
+                if name == kinds[0]:
                     need = len(groups[g]) * chunks
-                self.all.append(Event(len(self.all), f"{name}[{e},{g}]", need))
+                event = Event(first + len(self.all), f"{name}[{e},{g}]", need)
+                self.all.append(event)
         need = layer.local_experts * layer.ep * chunks
-        self.all.append(Event(len(self.all), "returned", need))
+        self.all.append(Event(first + len(self.all), last, need))
         self.by_name = {event.name: event for event in self.all}
 
     def id(self, name: str, e: int, g: int) -> int:
@@ -156,6 +171,126 @@ def standard_schedule(
     )
 
 
+class Gradients:
+    """Instructions of the standard backward flow, as `Flow` for the forward one."""
+
+    def __init__(self, flow: Flow):
+        self.layer, self.chunks = flow.layer, flow.chunks
+        self.m, self.base, self.pairs = flow.m, flow.base, flow.pairs
+        self.scaled = self.layer.weights_at == "output"
+
+    def dispatch(self, e: int, g: int, event: int | None, transport: str) -> Put:
+        dot = (Region("back", e, g), Region("dweights", e, g)) if self.scaled else ()
+        source, dest = Region("dout"), Region("dy", e, g)
+        where = (source, dest, event, transport, self.scaled, dot)
+        return Put("dispatch", e, g, self.chunks, *where)
+
+    def down(self, e: int, g: int) -> Task:
+        reads = (Region("dy", e, g), Region("w_down", e))
+        return Task("gmm_nt", reads, (Region("da", e, g),), self.base)
+
+    def activation(self, e: int, g: int) -> Task:
+        op = self.layer.activation.name + "_grad"
+        reads = (Region("h", e, g), Region("da", e, g))
+        return Task(op, reads, (Region("dh", e, g),), Base(self.m))
+
+    def up(self, e: int, g: int) -> Task:
+        reads = (Region("dh", e, g), Region("w_up", e))
+        return Task("gmm_nt", reads, (Region("dx_rows", e, g),), self.base)
+
+    def weight(self, e: int, name: str) -> Task:
+        pair = ("recv", "dh") if name == "w_up" else ("a", "dy")
+        reads = tuple(Region(rows, e) for rows in pair)
+        return Task("gmm_tn", reads, (Region(f"d{name}", e),), self.base)
+
+    def combine(self, e: int, g: int, event: int | None, transport: str) -> Put:
+        source, dest = Region("dx_rows", e, g), Region("dback", e, g)
+        return Put("combine", e, g, self.chunks, source, dest, event, transport)
+
+    def reduce(self) -> Task:
+        dx, dback = Region("dx", None, 0), Region("dback")
+        if self.scaled:
+            return Task("reduce", (dback,), (dx,), Base(self.m))
+        reads = (dback, Region("router"), Region("x", None, 0))
+        return Task("reduce_dot", reads, (dx, Region("dweights")), Base(self.m))
+
+
+def backward_schedule(
+    layer: Layer, groups: Groups | None = None, chunks: int = 1, **how: Any
+) -> Schedule:
+    """The standard backward flow on three teams; arguments as `standard_schedule`."""
+    forward = standard_schedule(layer, groups, chunks, **how)
+    code, events = _backward(forward, chunks, how, 0)
+    return replace(
+        forward,
+        mode="backward",
+        buffers=gradient_buffers(layer, "backward"),
+        events=events,
+        queues=_queues(code),
+    )
+
+
+def train_schedule(
+    layer: Layer, groups: Groups | None = None, chunks: int = 1, **how: Any
+) -> Schedule:
+    """Forward, then backward: what communicates waits for all expert rows first."""
+    forward = standard_schedule(layer, groups, chunks, **how)
+    code, events = _backward(forward, chunks, how, len(forward.events))
+    returned = forward.events[-1]
+    first = [q.code for q in forward.queues]
+    joined = (
+        (*first[0], *code[0]),
+        (*first[1], Wait(returned.id, returned.need), *code[1]),
+        (*first[2], *code[2]),
+    )
+    return replace(
+        forward,
+        mode="train",
+        buffers=standard_buffers(layer) + gradient_buffers(layer, "train"),
+        events=forward.events + events,
+        queues=_queues(joined),
+    )
+
+
+Codes = tuple[tuple[Instr, ...], tuple[Instr, ...], tuple[Instr, ...]]
+
+
+def _backward(
+    forward: Schedule, chunks: int, how: dict[str, Any], first: int
+) -> tuple[Codes, tuple[Event, ...]]:
+    """Code of AIC, communication and vector team, and events from id `first` on."""
+    layer, groups = forward.layer, forward.groups
+    base = how.get("base", Base(128, 256, 64))
+    flow = Flow(layer, groups, chunks, how.get("m", 128), base)
+    grad = Gradients(flow)
+    kinds = ("dy_arrived", "da_done", "dh_done", "rows_done")
+    events = Events(layer, groups, chunks, flow, first, kinds, "dback_returned")
+    returned = events.all[-1]
+    aic: list[Instr] = []
+    comm: list[Instr] = []
+    vec: list[Instr] = []
+    for e, g in flow.pairs:
+        comm += [grad.dispatch(e, g, events.id("dy_arrived", e, g), "put")]
+        aic += [events.wait("dy_arrived", e, g), grad.down(e, g)]
+        aic += [events.set("da_done", e, g)]
+        vec += [events.wait("da_done", e, g), grad.activation(e, g)]
+        vec += [events.set("dh_done", e, g)]
+    for e, g in flow.pairs:
+        aic += [events.wait("dh_done", e, g), grad.up(e, g)]
+        aic += [events.set("rows_done", e, g)]
+        comm += [events.wait("rows_done", e, g)]
+        comm += [grad.combine(e, g, returned.id, "put")]
+    for e in range(layer.local_experts):
+        aic += [grad.weight(e, "w_down"), grad.weight(e, "w_up")]
+    vec += [Wait(returned.id, returned.need), grad.reduce()]
+    return (tuple(aic), tuple(comm), tuple(vec)), tuple(events.all)
+
+
+def _queues(code: Codes) -> tuple[Queue, ...]:
+    teams = (AIC, COMM, VEC)
+    return tuple(Queue(team, c) for team, c in zip(teams, code, strict=True))
+
+
 def serial_schedule(layer: Layer, groups: Groups | None = None) -> Schedule:
     """The same flow without events: world barriers between the operators."""
     groups = groups or (tuple(range(layer.ep)),)
@@ -196,6 +331,34 @@ def standard_buffers(layer: Layer) -> tuple[Buffer, ...]:
         Buffer("back", "slot", hidden, t, "workspace", slots, symmetric=True),
         Buffer("out", "token", hidden, t, "output", layer.max_tokens),
     )
+
+
+def gradient_buffers(layer: Layer, mode: str) -> tuple[Buffer, ...]:
+    """All buffers of a backward program, or what a train program has in addition."""
+    forward = {b.name: b for b in standard_buffers(layer)}
+    slots, x = forward["back"].capacity_rows, forward["x"]
+    like = lambda old, new, role: replace(forward[old], name=new, role=role)  # noqa: E731
+    found = [
+        like("x", "dout", "input"),
+        like("recv", "dy", "workspace"),
+        like("a", "da", "workspace"),
+        like("h", "dh", "workspace"),
+        like("y", "dx_rows", "workspace"),
+        like("back", "dback", "workspace"),
+        like("x", "dx", "output"),
+        like("w_up", "dw_up", "output"),
+        like("w_down", "dw_down", "output"),
+        Buffer("dweights", "slot", 1, "fp32", "output", slots),
+    ]
+    if mode == "backward":
+        saved = ["recv", "h", "a"] + ["back"] * (layer.weights_at == "output")
+        found += [
+            replace(forward[n], role="saved", symmetric=False, formula="")
+            for n in saved
+        ]
+        found += [forward[name] for name in ("router", "w_up", "w_down")]
+        found += [x] * (layer.weights_at == "input")
+    return tuple(found)
 
 
 def with_code(s: Schedule, queue: int, code: list[Instr]) -> Schedule:

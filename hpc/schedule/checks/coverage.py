@@ -15,7 +15,7 @@ CHECK = "coverage"
 RULES = {
     "written-never": "A part that is read, or belongs to the output, is written.",
     "written-twice": "No part is written by two instructions.",
-    "input-written": "Nothing writes an input or a weight.",
+    "input-written": "Nothing writes an input, a weight or a saved tensor.",
     "no-output": "A schedule has an output.",
 }
 
@@ -38,7 +38,7 @@ def check_coverage(index: Index) -> list[Violation]:
         found.append(index.violation(CHECK, "no-output", "no buffer is an output"))
     for name, buffer in index.buffers.items():
         written = writers.get(name, [])
-        if buffer.role in ("input", "weight"):
+        if buffer.role in ("input", "weight", "saved"):
             found += _inputs(index, buffer, written)
             continue
         found += _overlaps(index, tables[name], buffer, written)

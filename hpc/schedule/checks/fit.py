@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpc.schedule.checks.index import Index, Limits, Violation
-from hpc.schedule.checks.operators import OPERATORS, Operand, Problem, task_problems
+from hpc.schedule.checks.operands import Operand, Problem, router_like
+from hpc.schedule.checks.operators import OPERATORS, task_problems
+from hpc.schedule.checks.router import Router
 from hpc.schedule.model import Buffer, Put, Task
 
 CHECK = "structure"
@@ -19,7 +21,7 @@ RULES = {
     "bad-tile": "A base tile has positive sides.",
     "put-direction": "Dispatch goes from tokens to routed rows, combine to slots.",
     "not-symmetric": "A put writes a symmetric buffer only.",
-    "router-weight": "Router weights are applied once, where the layer says.",
+    "router-weight": "Router weights apply once in each direction, as the layer says.",
     "small-buffer": "A buffer has room for what its space holds.",
 }
 
@@ -33,17 +35,23 @@ def check_fit(index: Index, limits: Limits) -> list[Violation]:
         for buffer in index.s.buffers
         for code, message in _buffer(index, buffer)
     ]
+    router = Router(index)
     for place, instr in index.places():
         unit = index.s.queues[place[0]].team.unit
         problems: list[Problem] = []
         if isinstance(instr, Put):
-            problems = [*_put(index, instr), *_unit("a put", "aiv", unit)]
+            problems = [
+                *_put(index, instr),
+                *_unit("a put", "aiv", unit),
+                *router.put_problems(instr),
+            ]
         elif isinstance(instr, Task):
             problems = [
                 *task_problems(instr, index.buffers),
                 *_unit(instr.op, OPERATORS[instr.op].unit, unit),
                 *_dtypes(index, instr, limits),
-                *_reduce_weights(index, instr),
+                *_chunk(index, instr),
+                *router.task_problems(instr),
             ]
         found += [
             index.violation(CHECK, code, message, place) for code, message in problems
@@ -100,39 +108,66 @@ def _put(index: Index, put: Put) -> Iterator[Problem]:
         yield "wrong-cols", f"{source.size} into {dest.size}"
     if source.buffer.dtype != dest.buffer.dtype:
         yield "wrong-dtype", f"{source.buffer.dtype} into {dest.buffer.dtype}"
-    yield from _scale(index, put)
+    if put.dot:
+        yield from _dot(index, put, source)
 
 
-def _scale(index: Index, put: Put) -> Iterator[Problem]:
-    at = index.s.layer.weights_at
-    if put.kind == "combine" and put.scale:
-        yield "router-weight", "a combine cannot scale rows"
-    if put.kind != "dispatch" or index.s.mode != "forward":
+def _dot(index: Index, put: Put, source: Operand) -> Iterator[Problem]:
+    """The dot product of a put is of the slots that it sends rows for."""
+    rows, result = (Operand(region, index.buffers[region.buffer]) for region in put.dot)
+    if put.kind != "dispatch":
+        yield "put-direction", f"a {put.kind} has no dot product, only a dispatch"
+    if rows.buffer.space != "slot":
+        yield (
+            "wrong-space",
+            f'dot with "{rows.buffer.name}" in space {rows.buffer.space}, '
+            "expected slot",
+        )
+    yield from router_like("dot products", result)
+    part = (put.expert, put.group)
+    for operand in (rows, result):
+        if operand.part != part:
+            yield (
+                "wrong-part",
+                f"a put of {list(part)} has a dot product in part "
+                f'{list(operand.part)} of "{operand.buffer.name}"',
+            )
+    if rows.buffer.cols != source.buffer.cols:
+        yield "wrong-cols", f"dot of {source.size} with {rows.size}"
+    if rows.buffer.dtype != source.buffer.dtype:
+        yield "wrong-dtype", f"dot of {source.buffer.dtype} with {rows.buffer.dtype}"
+    if result.buffer.dtype != "fp32":
+        yield "wrong-dtype", "dot products must be fp32"
+
+
+def _chunk(index: Index, task: Task) -> Iterator[Problem]:
+    """A chunk of the tokens would leave the results of all other slots unwritten."""
+    if task.op != "reduce_dot" or index.s.row_chunks == 1:
         return
-    if put.scale != (at == "input"):
-        does = "scales" if put.scale else "does not scale"
-        yield "router-weight", f"dispatch {does} rows, weights are at the {at}"
-
-
-def _reduce_weights(index: Index, task: Task) -> Iterator[Problem]:
-    at = index.s.layer.weights_at
-    if task.op != "reduce" or index.s.mode != "forward":
-        return
-    if (len(task.reads) == 2) != (at == "output"):
-        does = "reads" if len(task.reads) == 2 else "does not read"
-        yield "router-weight", f"reduce {does} router weights, they are at the {at}"
+    for region in (*task.reads[2:3], *task.writes[:1]):
+        if region.part is not None:
+            yield (
+                "wrong-part",
+                f'chunk {region.part} of "{region.buffer}", but every slot of the '
+                "rank gets a result",
+            )
 
 
 def _dtypes(index: Index, task: Task, limits: Limits) -> Iterator[Problem]:
-    """Operands of one dtype but for router weights, which are always fp32."""
-    rows = task.reads[:1] if task.op == "reduce" else task.reads
-    dtypes = {index.buffers[region.buffer].dtype for region in rows + task.writes}
+    """Operands of one dtype but for numbers of the router, which are always fp32."""
+    operator = OPERATORS[task.op]
+    router = operator.router_regions(task)
+    regions = task.reads + task.writes
+    dtypes = {
+        index.buffers[region.buffer].dtype for region in regions if region not in router
+    }
     if len(dtypes) > 1:
         yield "wrong-dtype", f"operands mix {' and '.join(sorted(dtypes))}"
-    if task.op == "gmm":
+    if operator.multiplies:
         for dtype in sorted(dtypes - set(limits.dtypes)):
             known = ", ".join(limits.dtypes)
             yield "wrong-dtype", f"the machine multiplies {known}, not {dtype}"
-    for region in task.reads[1:] if task.op == "reduce" else ():
+    for region in router:
         if index.buffers[region.buffer].dtype != "fp32":
-            yield "wrong-dtype", "router weights must be fp32"
+            what = "weights" if region in task.reads else "gradients"
+            yield "wrong-dtype", f"router {what} must be fp32"

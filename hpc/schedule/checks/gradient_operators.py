@@ -100,14 +100,6 @@ def reduce_dot(reads: Operands, writes: Operands) -> Iterator[Problem]:
     yield from same_cols(tokens, out)
     for each in (rows, router, result):
         yield from whole(each)
-    # One chunk of tokens would leave the results of all other tokens unwritten.
-    for each in (tokens, out):
-        if each.region.part not in (None, 0):
-            yield (
-                "wrong-part",
-                f'chunk {each.region.part} of "{each.buffer.name}", but every slot '
-                "of the rank gets a result",
-            )
 
 
 def copy(reads: Operands, writes: Operands) -> Iterator[Problem]:

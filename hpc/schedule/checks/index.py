@@ -168,12 +168,12 @@ class Index:
 def reads_of(instr: Instr) -> tuple[Region, ...]:
     """Regions that an instruction reads on the rank that runs it."""
     if isinstance(instr, Put):
-        return (instr.source,)
+        return (instr.source, *instr.dot[:1])
     return () if isinstance(instr, Wait | Set) else getattr(instr, "reads", ())
 
 
 def writes_of(instr: Instr) -> tuple[Region, ...]:
     """Regions that an instruction of every rank writes on each rank."""
     if isinstance(instr, Put):
-        return (instr.dest,)
+        return (instr.dest, *instr.dot[1:])
     return () if isinstance(instr, Wait | Set) else getattr(instr, "writes", ())

@@ -150,6 +150,8 @@ def _instr(index: Index, place: Place, instr: Instr) -> list[Violation]:
     if isinstance(instr, Put):
         if instr.chunks < 1:
             bad("bad-value", f"chunks is {instr.chunks}, must be at least 1")
+        if len(instr.dot) not in (0, 2):
+            bad("bad-value", f"dot has {len(instr.dot)} regions, must be two or none")
         experts, groups = index.s.layer.local_experts, len(index.s.groups)
         if not 0 <= instr.expert < experts:
             bad("index-range", f"expert {instr.expert} of {experts} on a rank")
@@ -165,7 +167,7 @@ def _instr(index: Index, place: Place, instr: Instr) -> list[Violation]:
 
 def _regions(instr: Instr) -> tuple[Region, ...]:
     if isinstance(instr, Put):
-        return instr.source, instr.dest
+        return instr.source, instr.dest, *instr.dot
     if isinstance(instr, Task):
         return instr.reads + instr.writes
     return ()

@@ -70,14 +70,18 @@ class _Rows:
 def _puts(s: Schedule) -> dict[tuple[str, str], list[Put]]:
     """Puts by (kind, destination buffer).
 
-    A symmetric buffer that is read expects puts, even if there is none.
+    A symmetric buffer that is read expects puts, even if there is none, unless an
+    earlier launch has left its rows there.
     """
     instrs = [instr for queue in s.queues for instr in queue.code]
     read = {region.buffer for instr in instrs for region in reads_of(instr)}
     found: dict[tuple[str, str], list[Put]] = {
         (_KIND_INTO[buffer.space], buffer.name): []
         for buffer in s.buffers
-        if buffer.symmetric and buffer.space in _KIND_INTO and buffer.name in read
+        if buffer.symmetric
+        and buffer.role != "saved"
+        and buffer.space in _KIND_INTO
+        and buffer.name in read
     }
     for instr in instrs:
         if isinstance(instr, Put):

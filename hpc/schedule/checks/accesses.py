@@ -51,10 +51,16 @@ def accesses(index: Index) -> dict[Part, list[Access]]:
         for region in dict.fromkeys(reads_of(instr)):
             if region.buffer in written:
                 _add(index, found, region, Access(place, instr, "read"))
-        how: Literal["write", "land"] = "land" if isinstance(instr, Put) else "write"
         for region in dict.fromkeys(writes_of(instr)):
+            how = "land" if _lands(instr, region) else "write"
             _add(index, found, region, Access(place, instr, how))
     return found
+
+
+def _lands(instr: Instr, region: Region) -> bool:
+    """Whether a written region lies on other ranks; the dot product of a put does
+    not."""
+    return isinstance(instr, Put) and region == instr.dest
 
 
 def _add(

@@ -7,15 +7,20 @@ one entry in the cost table (`hpc/machine/ops.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     AnyFloat,
+    DenseArrayBase,
     DictionaryAttr,
     IntAttr,
     StringAttr,
     SymbolNameConstraint,
     TensorType,
+    f32,
+    i64,
 )
 from xdsl.ir import (
     Dialect,
@@ -23,8 +28,11 @@ from xdsl.ir import (
     SSAValue,
 )
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     irdl_op_definition,
     opt_operand_def,
+    opt_prop_def,
+    opt_result_def,
     prop_def,
     region_def,
     result_def,
@@ -34,7 +42,8 @@ from xdsl.irdl import (
 from xdsl.traits import HasParent, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.base import LocatedOp, typed_operand_def
+from dialects.base import LocatedOp, ints_attr, typed_operand_def
+from dialects.moe_grad import GRAD_OPS
 from dialects.moe_rowwise import ACTIVATION_OPS, AddOp, MoeOp
 from dialects.moe_types import (
     Access,
@@ -48,13 +57,16 @@ from dialects.moe_types import (
     expect_matrix,
     expect_same,
     slots_of,
+    with_cols,
+    with_element,
 )
 
 
 @irdl_op_definition
 class LayerOp(LocatedOp):
     """
-    A layer on one rank: inputs are block arguments, operators in order.
+    A layer on one rank: inputs are block arguments, operators in order. `saved` counts
+    the arguments that the forward pass left for a backward one.
 
     ```mlir
     moe.layer @micro on "ascend_a3" mode "forward" {tokens = array<i64: 8>} {
@@ -71,14 +83,23 @@ class LayerOp(LocatedOp):
     machine = prop_def(StringAttr)
     mode = prop_def(StringAttr)
     spec = prop_def(DictionaryAttr)
+    saved = opt_prop_def(DenseArrayBase.constr(i64))
     body = region_def("single_block")
 
     traits = traits_def()
 
-    assembly_format = "$sym_name `on` $machine `mode` $mode $spec $body attr-dict"
+    assembly_format = (
+        "$sym_name `on` $machine `mode` $mode $spec (`saved` $saved^)? $body attr-dict"
+    )
 
     def __init__(
-        self, name: str, machine: str, mode: str, spec: DictionaryAttr, body: Region
+        self,
+        name: str,
+        machine: str,
+        mode: str,
+        spec: DictionaryAttr,
+        body: Region,
+        saved: Sequence[int] = (),
     ):
         super().__init__(
             properties={
@@ -86,6 +107,7 @@ class LayerOp(LocatedOp):
                 "machine": StringAttr(machine),
                 "mode": StringAttr(mode),
                 "spec": spec,
+                "saved": ints_attr(saved) if saved else None,
             },
             regions=[body],
         )
@@ -104,12 +126,21 @@ class LayerOp(LocatedOp):
                     f"inputs of a layer are tensors or rows, got {arg.type}"
                 )
             expect_matrix("an input", arg.type, (2, 3))
+        saved = self.saved_args()
+        if any(not 0 <= i < len(self.body.block.args) for i in saved):
+            raise VerifyException(
+                f"saved must name arguments of {len(self.body.block.args)}, got {saved}"
+            )
+
+    def saved_args(self) -> list[int]:
+        """Indices of the arguments that the forward pass left."""
+        return [] if self.saved is None else [int(i) for i in self.saved.get_values()]
 
 
 @irdl_op_definition
 class ReturnOp(LocatedOp):
     """
-    Ends a layer and names its output.
+    Ends a layer and names its outputs.
 
     ```mlir
     moe.layer @empty on "ascend_a3" mode "forward" {} {
@@ -121,14 +152,18 @@ class ReturnOp(LocatedOp):
 
     name = "moe.return"
 
-    value = typed_operand_def(AnyValueConstr)
+    values = var_operand_def(AnyValueConstr)
 
     traits = traits_def(IsTerminator(), HasParent(LayerOp))
 
-    assembly_format = "$value attr-dict `:` type($value)"
+    assembly_format = "$values attr-dict `:` type($values)"
 
-    def __init__(self, value: SSAValue):
-        super().__init__(operands=[value])
+    def __init__(self, *values: SSAValue):
+        super().__init__(operands=[values])
+
+    def verify_(self) -> None:
+        if not self.values:
+            raise VerifyException("a layer returns at least one value")
 
 
 @irdl_op_definition
@@ -136,7 +171,9 @@ class DispatchOp(MoeOp):
     """
     All-to-all: every token's row goes to the rank of each expert it chose.
 
-    With a router operand the row is multiplied by that router weight on the way.
+    With a router operand the row is multiplied by that router weight on the way. With
+    `dot` rows of the slots, the second result is, for every (token, slot), the dot
+    product of the token's row, before it is scaled, with the slot's.
 
     ```mlir
     %x = "test.op"() : () -> tensor<8x64xbf16>
@@ -144,28 +181,48 @@ class DispatchOp(MoeOp):
     %router = "test.op"() : () -> !moe.slots<8x2x1xf32>
     %scaled = moe.dispatch %x scale %router : !moe.slots<8x2x1xf32> :
       tensor<8x64xbf16> -> !moe.routed<2x?x64xbf16>
+    %back = "test.op"() : () -> !moe.slots<8x2x64xbf16>
+    %dy, %dr = moe.dispatch %x scale %router : !moe.slots<8x2x1xf32>
+      dot %back : !moe.slots<8x2x64xbf16> : tensor<8x64xbf16>
+      -> !moe.routed<2x?x64xbf16>, !moe.slots<8x2x1xf32>
     ```
     """
 
     name = "moe.dispatch"
     STEM: ClassVar[str] = "recv"
-    SPLIT: ClassVar[SplitSpec] = SplitSpec(
-        Space.ROUTED, (Access.WHOLE, Access.WHOLE), exchange="dispatch"
-    )
+    SPLIT: ClassVar[SplitSpec] = SplitSpec(Space.ROUTED, (), exchange="dispatch")
 
     x = typed_operand_def(TensorType[AnyFloat])
     router = opt_operand_def(SlotsType)
+    slots = opt_operand_def(SlotsType)
     result = result_def(RoutedType)
+    weights = opt_result_def(SlotsType)
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     traits = traits_def(Pure())
 
     assembly_format = (
-        "$x (`scale` $router^ `:` type($router))? attr-dict"
-        " `:` type($x) `->` type($result)"
+        "$x (`scale` $router^ `:` type($router))? (`dot` $slots^ `:` type($slots))?"
+        " attr-dict `:` type($x) `->` type($result) (`,` type($weights)^)?"
     )
 
-    def __init__(self, x: SSAValue, result: RoutedType, router: SSAValue | None = None):
-        super().__init__(operands=[x, router], result_types=[result])
+    def __init__(
+        self,
+        x: SSAValue,
+        result: RoutedType,
+        router: SSAValue | None = None,
+        slots: SSAValue | None = None,
+    ):
+        weights = None if slots is None else with_element(with_cols(slots.type, 1), f32)
+        super().__init__(operands=[x, router, slots], result_types=[result, weights])
+
+    def split_spec(self) -> SplitSpec:
+        whole = (Access.WHOLE,) * (1 if self.router is None else 2)
+        if self.slots is None:
+            return replace(self.SPLIT, operands=whole)
+        both = (Access.ALIGNED, Access.ALIGNED)
+        return replace(self.SPLIT, operands=(*whole, Access.ALIGNED), results=both)
 
     def verify_(self) -> None:
         expect_matrix("x", self.x.type, (2,))
@@ -173,6 +230,13 @@ class DispatchOp(MoeOp):
             expect_same("columns of the router", 1, cols_of(self.router.type))
             tokens = slots_of(self.router.type)[0]
             expect_same("tokens of the router", self.x.type.get_shape()[0], tokens)
+        if (self.slots is None) != (self.weights is None):
+            raise VerifyException("dot takes slots and gives weights, or neither")
+        if self.slots is not None and self.weights is not None:
+            slots, weights = self.slots.type, self.weights.type
+            expect_same("columns of the slots", cols_of(self.x.type), cols_of(slots))
+            expect_same("columns of the weights", 1, cols_of(weights))
+            expect_same("slots of the weights", slots_of(slots), slots_of(weights))
         result = self.result.type
         expect_same("columns of the result", cols_of(self.x.type), cols_of(result))
         expect_same(
@@ -322,6 +386,7 @@ Moe = Dialect(
         AddOp,
         CombineOp,
         ReduceOp,
+        *GRAD_OPS,
     ],
     [RoutedType, SlotsType],
 )

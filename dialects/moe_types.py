@@ -41,15 +41,17 @@ class Access(StrEnum):
 class SplitSpec:
     """How an operator may be split (the paper's SplitSpec).
 
-    The parts of the result, in space `space`, are independent tiles; `operands[i]`
-    says what a tile reads of operand i. `unit` is where it runs: "aic" or "aiv".
-    `exchange` marks an all-to-all between the ranks: "dispatch" or "combine".
+    The parts of the first result, in space `space`, are independent tiles;
+    `operands[i]` says what a tile reads of operand i and `results[i]` what it writes of
+    result i. `unit` is where it runs: "aic" or "aiv". `exchange` marks an all-to-all
+    between the ranks: "dispatch" or "combine".
     """
 
     space: Space
     operands: tuple[Access, ...]
     unit: str = "aiv"
     exchange: str | None = None
+    results: tuple[Access, ...] = (Access.ALIGNED,)
 
 
 def _shape_text(dims: Sequence[int]) -> str:
@@ -200,3 +202,14 @@ def with_cols(type_: Attribute, cols: int) -> Attribute:
         case _:
             tensor = as_tensor(type_)
             return TensorType(tensor.element_type, [*tensor.get_shape()[:-1], cols])
+
+
+def with_element(type_: Attribute, element: AnyFloat) -> Attribute:
+    """The same shape with elements of another type."""
+    match type_:
+        case RoutedType():
+            return RoutedType(type_.experts, type_.cols, element)
+        case SlotsType():
+            return SlotsType(type_.tokens, type_.top_k, type_.cols, element)
+        case _:
+            return TensorType(element, as_tensor(type_).get_shape())

@@ -361,16 +361,17 @@ class PutMemSignalOp(Instruction):
     source = prop_def(RegionAttr)
     dest = prop_def(RegionAttr)
     scale = opt_prop_def(UnitAttr)
+    dot = opt_prop_def(ArrayAttr[RegionAttr])
     chunks = prop_def(IntegerAttr[I64])
     transport = prop_def(StringAttr)
     signal = opt_prop_def(FlagAttr)
 
-    custom_directives = (NameText, RegionText, FlagText, TeamText)
+    custom_directives = (NameText, RegionText, RegionsText, FlagText, TeamText)
 
     assembly_format = (
         "custom<NameText>($kind) `[` $expert `,` $group `]`"
         " custom<RegionText>($source) `->` custom<RegionText>($dest)"
-        " (`scale` $scale^)? `chunks` $chunks `via` custom<NameText>($transport)"
+        " (`scale` $scale^)? (`dot` custom<RegionsText>($dot)^)? `chunks` $chunks `via` custom<NameText>($transport)"
         " (`signal` custom<FlagText>($signal)^)?" + _TEAM
     )
 
@@ -380,7 +381,7 @@ class PutMemSignalOp(Instruction):
     def verify_(self) -> None:
         super().verify_()
         index = self.expert.value.data, self.group.value.data
-        check_exchange(self.kind.data, *index, self.scale is not None)
+        check_exchange(self.kind.data, *index, self.scale is not None, self.dot)
         check_put(self.transport.data, self.chunks.value.data)
 
 

@@ -178,7 +178,13 @@ def check_task(op: str, base: DenseArrayBase[I64] | None) -> None:
         )
 
 
-def check_exchange(kind: str, expert: int, group: int, scale: bool) -> None:
+def check_exchange(
+    kind: str,
+    expert: int,
+    group: int,
+    scale: bool,
+    dot: ArrayAttr[RegionAttr] | None,
+) -> None:
     """Raise a VerifyException for an exchange that means nothing."""
     one_of("kind", kind, EXCHANGES)
     if min(expert, group) < 0:
@@ -187,6 +193,8 @@ def check_exchange(kind: str, expert: int, group: int, scale: bool) -> None:
         )
     if scale and kind != "dispatch":
         raise VerifyException("only a dispatch scales rows")
+    if dot is not None and (kind != "dispatch" or len(dot) != 2):
+        raise VerifyException("dot is (rows, result), of a dispatch")
 
 
 def check_put(transport: str, chunks: int) -> None:
@@ -197,7 +205,11 @@ def check_put(transport: str, chunks: int) -> None:
 
 
 class ExchangeLike(TileOp):
-    """A dispatch or combine of one (expert, group), on all ranks."""
+    """A dispatch or combine of one (expert, group), on all ranks.
+
+    `dot` is [rows, result], both of this rank: the rows of the slots that the dot
+    product of each sent row is taken with, and where it goes.
+    """
 
     kind = prop_def(StringAttr)
     expert = prop_def(IntegerAttr[I64])
@@ -205,16 +217,17 @@ class ExchangeLike(TileOp):
     source = prop_def(RegionAttr)
     dest = prop_def(RegionAttr)
     scale = opt_prop_def(UnitAttr)
+    dot = opt_prop_def(ArrayAttr[RegionAttr])
 
     def verify_(self) -> None:
         index = self.expert.value.data, self.group.value.data
-        check_exchange(self.kind.data, *index, self.scale is not None)
+        check_exchange(self.kind.data, *index, self.scale is not None, self.dot)
 
 
 _EXCHANGE = (
     "custom<NameText>($kind) `[` $expert `,` $group `]`"
     " custom<RegionText>($source) `->` custom<RegionText>($dest)"
-    " (`scale` $scale^)?"
+    " (`scale` $scale^)? (`dot` custom<RegionsText>($dot)^)?"
 )
 
 
@@ -225,6 +238,7 @@ class ExchangeOp(ExchangeLike):
 
     ```mlir
     %0 = tile.exchange dispatch[0, 1] @x -> @recv[0, 1]
+    %1 = tile.exchange dispatch[0, 1] @d -> @dy[0, 1] scale dot(@back[0, 1], @dr[0, 1])
     ```
     """
 
@@ -232,7 +246,7 @@ class ExchangeOp(ExchangeLike):
 
     token = result_def(TokenType())
 
-    custom_directives = (NameText, RegionText, TeamText)
+    custom_directives = (NameText, RegionText, RegionsText, TeamText)
 
     assembly_format = _EXCHANGE + _TAIL
 
@@ -245,6 +259,7 @@ class ExchangeOp(ExchangeLike):
         dest: RegionAttr,
         after: Sequence[SSAValue],
         scale: bool = False,
+        dot: Sequence[RegionAttr] = (),
     ):
         super().__init__(
             operands=[after],
@@ -256,6 +271,7 @@ class ExchangeOp(ExchangeLike):
                 "source": source,
                 "dest": dest,
                 "scale": UnitAttr() if scale else None,
+                "dot": ArrayAttr(dot) if dot else None,
             },
         )
 
@@ -276,14 +292,15 @@ class PutOp(ExchangeLike):
     transport = prop_def(StringAttr)
     signal = result_def(SignalType())
 
-    custom_directives = (NameText, RegionText, TeamText)
+    custom_directives = (NameText, RegionText, RegionsText, TeamText)
 
     assembly_format = (
         _EXCHANGE + " `chunks` $chunks `via` custom<NameText>($transport)" + _TAIL
     )
 
     def __init__(self, exchange: ExchangeLike, chunks: int, transport: str):
-        shared = ("kind", "expert", "group", "source", "dest", "scale", "team", "phase")
+        shared = ("kind", "expert", "group", "source", "dest", "scale", "dot")
+        shared += ("team", "phase")
         super().__init__(
             operands=[exchange.after],
             result_types=[SignalType()],

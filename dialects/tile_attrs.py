@@ -31,7 +31,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 SPACES = ("token", "routed", "slot", "weight")
-ROLES = ("input", "weight", "workspace", "output")
+ROLES = ("input", "weight", "saved", "workspace", "output")
 EXCHANGES = ("dispatch", "combine")
 TRANSPORTS = ("put", "collective")
 UNITS = ("aic", "aiv")
@@ -206,6 +206,12 @@ class RegionsText(CustomDirective):
         with printer.in_parens():
             printer.print_list(regions, lambda r: r.print_plain(printer))
         printed(state)
+
+    def is_present(self, op: IRDLOperation) -> bool:
+        return self.regions.get(op) is not None
+
+    def is_anchorable(self) -> bool:
+        return True
 
 
 @irdl_custom_directive

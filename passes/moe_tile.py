@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from dialects import moe, tile
 from dialects.base import int_attr, ints_attr
+from dialects.moe_grad import GRAD_OPS
 from dialects.moe_rowwise import MoeOp
 from dialects.moe_types import (
     Access,
     RoutedType,
     SlotsType,
     Space,
-    SplitSpec,
     as_tensor,
     cols_of,
     element_of,
@@ -106,12 +106,20 @@ class _Tiler:
         self.layer: Layer = read_spec(self.op, lambda: layer_of(name, spec))
         self.pins: PlanPins = read_spec(self.op, lambda: pins_of(spec))
         self.check_shapes()
+        if self.op.mode.data != "forward" and not self.derived():
+            raise fail(
+                self.op,
+                f"mode {self.op.mode.data} has no gradients; run moe-derive-backward",
+            )
         self.machine: Machine = machine_of(self.op, self.op.machine.data)
         option = self.options.policy
         policy = option if option is not None else self.pins.policy or "list"
         self.policy: Policy = policy_of(self.op, policy)
         self.groups = self.pick_groups()
         self.row_chunks = self.pick_row_chunks()
+
+    def derived(self) -> bool:
+        return any(isinstance(op, GRAD_OPS) for op in self.body_ops())
 
     def pick_groups(self) -> tuple[tuple[int, ...], ...]:
         layer = self.layer
@@ -121,7 +129,8 @@ class _Tiler:
         pin = chosen(self.op, "the pin groups", self.pins.groups, layer.ep)
         count = option or pin or self.policy.groups
         if count is None:
-            count = choose_groups(layer.ep, layer.local_experts, rows, limit)
+            mode = self.op.mode.data
+            count = choose_groups(layer.ep, layer.local_experts, rows, limit, mode)
         return partition(layer.ep, count)
 
     def pick_row_chunks(self) -> int:
@@ -172,7 +181,7 @@ class _Tiler:
     def values(self) -> Iterator[SSAValue]:
         yield from self.op.body.block.args
         for op in self.body_ops():
-            yield op.results[0]
+            yield from op.results
 
     def build(self) -> tile.ProgramOp:
         for value in self.values():
@@ -211,13 +220,13 @@ class _Tiler:
         last = self.op.body.block.last_op
         assert isinstance(last, moe.ReturnOp)
         bound = self.receive_bound()
+        outputs, saved = set(last.values), self.op.saved_args()
         for value in self.values():
-            role = "workspace"
-            if not isinstance(value.owner, Operation):
+            role = "output" if value in outputs else "workspace"
+            if isinstance(value, BlockArgument):
                 weight = space_of(value.type) == Space.WEIGHT
                 role = "weight" if weight else "input"
-            elif value == last.value:
-                role = "output"
+                role = "saved" if value.index in saved else role
             buffer = self.buffer(value, role, bound)
             owner = value.owner
             source = owner if isinstance(owner, Operation) else self.op
@@ -254,6 +263,8 @@ class _Tiler:
         if space == Space.TOKEN:
             return [(None, c) for c in range(self.row_chunks)]
         experts, groups = range(self.layer.local_experts), range(len(self.groups))
+        if space == Space.WEIGHT:
+            return [(e, None) for e in experts]
         return [(e, g) for e in experts for g in groups]
 
     def cut(self, op: MoeOp) -> None:
@@ -261,41 +272,61 @@ class _Tiler:
         spec = op.split_spec()
         made: dict[Index, SSAValue] = {}
         for index in self.parts(spec.space):
-            reads, after = self.inputs(op, spec, index)
-            write = tile.RegionAttr.of(self.names[op.results[0]], *index)
+            after: dict[SSAValue, None] = {}
+            for access, value in zip(spec.operands, op.operands, strict=True):
+                after |= dict.fromkeys(self.producers(access, value, index))
+            reads = self.regions(spec.operands, op.operands, index)
+            writes = self.regions(spec.results, op.results, index)
             if spec.exchange is not None:
-                expert, group = index
-                assert expert is not None
-                assert group is not None
-                task: Operation = tile.ExchangeOp(
-                    spec.exchange, expert, group, reads[0], write, after, len(reads) > 1
-                )
+                task = self.exchange(op, spec.exchange, reads, writes, list(after))
             else:
                 name = op.name.removeprefix("moe.")
                 params = params_attr(op.params())
-                task = tile.TaskOp(name, reads, [write], after, params)
+                task = tile.TaskOp(name, reads, writes, list(after), params)
             task.location = op.location
             self.ops.append(task)
             made[index] = task.results[0]
-        self.tokens[op.results[0]] = made
+        self.tokens |= dict.fromkeys(op.results, made)
 
-    def inputs(
-        self, op: MoeOp, spec: SplitSpec, index: Index
-    ) -> tuple[list[tile.RegionAttr], list[SSAValue]]:
-        """What the tile `index` reads, and the tokens of the tasks that wrote it."""
-        regions: list[tile.RegionAttr] = []
-        after: dict[SSAValue, None] = {}
-        for access, value in zip(spec.operands, op.operands, strict=False):
-            name, made = self.names[value], self.tokens.get(value, {})
-            match access:
-                case Access.ALIGNED:
-                    regions.append(tile.RegionAttr.of(name, *index))
-                    needed = [made[index]] if made else []
-                case Access.EXPERT:
-                    regions.append(tile.RegionAttr.of(name, index[0]))
-                    needed = [t for i, t in made.items() if i[0] == index[0]]
-                case Access.WHOLE:
-                    regions.append(tile.RegionAttr.of(name))
-                    needed = list(made.values())
-            after |= dict.fromkeys(needed)
-        return regions, list(after)
+    def exchange(
+        self,
+        op: MoeOp,
+        kind: str,
+        reads: list[tile.RegionAttr],
+        writes: list[tile.RegionAttr],
+        after: list[SSAValue],
+    ) -> tile.ExchangeOp:
+        expert, group = writes[0].expert.data, writes[0].part.data
+        scale = isinstance(op, moe.DispatchOp) and op.router is not None
+        # Of a dispatch with a dot product, the last operand and result are its own.
+        dot = [reads[-1], writes[-1]] if len(writes) > 1 else []
+        return tile.ExchangeOp(
+            kind, expert, group, reads[0], writes[0], after, scale, dot
+        )
+
+    def regions(
+        self, accesses: Sequence[Access], values: Sequence[SSAValue], index: Index
+    ) -> list[tile.RegionAttr]:
+        """What the tile `index` touches of each value."""
+        parts = {
+            Access.ALIGNED: index,
+            Access.EXPERT: (index[0], None),
+            Access.WHOLE: (None, None),
+        }
+        pairs = zip(accesses, values, strict=True)
+        return [
+            tile.RegionAttr.of(self.names[v], *parts[access]) for access, v in pairs
+        ]
+
+    def producers(
+        self, access: Access, value: SSAValue, index: Index
+    ) -> list[SSAValue]:
+        """The tokens of the tasks that wrote what the tile `index` reads."""
+        made = self.tokens.get(value, {})
+        match access:
+            case Access.ALIGNED:
+                return [made[index]] if made else []
+            case Access.EXPERT:
+                return [token for i, token in made.items() if i[0] == index[0]]
+            case Access.WHOLE:
+                return list(made.values())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from xdsl.passes import ModulePass
 
 STEPS: tuple[tuple[str, str], ...] = (
+    ("moe-derive-backward", "gradients are operators like others; nothing in forward"),
     ("moe-tile{policy={policy}}", "operators to tasks; picks groups and row chunks"),
     ("tile-select-gmm", "base tiles need the rows that a task expects"),
     ("tile-place", "teams need to know which tasks there are"),
@@ -23,6 +24,12 @@ STEPS: tuple[tuple[str, str], ...] = (
 def default_pipeline(policy: str) -> str:
     """The default pipeline as text, for `-p`: `moe-tile{policy=list},...`."""
     return ",".join(step.replace("{policy}", policy) for step, _ in STEPS)
+
+
+def _moe_derive_backward() -> type[ModulePass]:
+    from passes.moe_derive_backward import MoeDeriveBackwardPass
+
+    return MoeDeriveBackwardPass
 
 
 def _moe_tile() -> type[ModulePass]:
@@ -86,6 +93,7 @@ def _npu_check() -> type[ModulePass]:
 
 
 PASSES: dict[str, Callable[[], type[ModulePass]]] = {
+    "moe-derive-backward": _moe_derive_backward,
     "moe-tile": _moe_tile,
     "tile-select-gmm": _tile_select_gmm,
     "tile-place": _tile_place,

@@ -12,10 +12,11 @@ from xdsl.passes import ModulePass
 
 from dialects import tile
 from dialects.base import int_attr
-from dialects.tile_attrs import ALL, RegionAttr
+from dialects.tile_attrs import ALL
 from hpc.machine.cost import gmm_us, put_us, vector_us
 from hpc.schedule.model import Base
 from hpc.schedule.order import Work, first_early, stage_order
+from passes.gmm_shape import GMM_OPS, buffer_of, buffers_of, gmm_shape
 from passes.program import ProgramInfo, cost_of, fail, policy_of, programs, replace_body
 
 
@@ -59,9 +60,7 @@ class _Scheduler:
         self.info = ProgramInfo(program)
         self.policy = policy_of(program, program.policy.data)
         ops = list(program.body.block.ops)
-        self.buffers = {
-            op.sym_name.data: op for op in ops if isinstance(op, tile.BufferOp)
-        }
+        self.buffers = buffers_of(program)
         self.tasks = [op for op in ops if isinstance(op, tile.TileOp)]
         self.awaits = [op for op in ops if isinstance(op, tile.AwaitOp)]
         self.others = [
@@ -118,6 +117,7 @@ class _Scheduler:
                     deps=tuple(sorted(deps)),
                     delay_us=self.hand_over_us(exchange),
                     exchange=exchange,
+                    leaf=not op.results[0].uses,
                 )
             )
         return works
@@ -129,9 +129,25 @@ class _Scheduler:
         return seen_us + (machine.hop_us if exchange else machine.event_set_us)
 
     def stages(self) -> dict[tile.TileOp, int]:
-        """Operators in order of first appearance, told apart by what they write."""
+        """Operators in order of first appearance, told apart by what they write; with
+        `interleave`, a weight gradient belongs to the operator that reads the same
+        received rows."""
+        received = {_written(op) for op in self.tasks if isinstance(op, tile.PutOp)}
         seen: dict[str, int] = {}
-        return {op: seen.setdefault(_written(op), len(seen)) for op in self.tasks}
+        readers: dict[str, int] = {}
+        stages: dict[tile.TileOp, int] = {}
+        for op in self.tasks:
+            new = seen.setdefault(_written(op), len(seen))
+            stages[op] = new
+            if not (self.policy.interleave and isinstance(op, tile.TaskOp)):
+                continue
+            rows = {region.buffer.data for region in op.reads} & received
+            for name in sorted(rows):
+                if op.op.data == "gmm_nt":
+                    readers[name] = new
+                elif op.op.data == "gmm_tn":
+                    stages[op] = readers.get(name, new)
+        return stages
 
     def place(self, op: tile.TileOp) -> tuple[int, int]:
         if isinstance(op, tile.ExchangeLike):
@@ -150,22 +166,15 @@ class _Scheduler:
             raise fail(op, "the exchange is not lowered; run tile-lower-comm first")
         if op.base is None:
             raise fail(op, "the task has no base tile; run tile-select-gmm first")
-        rows, base = self.rows(op), op.base.get_values()
-        reads = [self.buffer(op, region) for region in op.reads]
-        out = self.buffer(op, op.writes.data[0]).cols.value.data
-        if op.op.data == "gmm":
-            k = reads[0].cols.value.data
-            return gmm_us(machine, rows, out, k, Base(*base), dtype, cores)
+        if op.op.data in GMM_OPS:
+            m, n, k = gmm_shape(self.info, op, self.buffers)
+            return gmm_us(machine, m, n, k, Base(*op.base.get_values()), dtype, cores)
+        rows = self.rows(op)
+        reads = [buffer_of(op, region, self.buffers) for region in op.reads]
+        out = buffer_of(op, op.writes.data[0], self.buffers).cols.value.data
         cost_of(op, op.op.data)
         columns = sum(self.columns(buffer) for buffer in reads)
         return vector_us(machine, op.op.data, rows, columns, out, dtype, cores)
-
-    def buffer(self, op: tile.TileOp, region: RegionAttr) -> tile.BufferOp:
-        """The declaration of the buffer that `op` names in `region`."""
-        found = self.buffers.get(region.buffer.data)
-        if found is None:
-            raise fail(op, f"no buffer @{region.buffer.data}")
-        return found
 
     def columns(self, buffer: tile.BufferOp) -> int:
         """Elements of a buffer read for one row of the result."""
@@ -181,7 +190,7 @@ class _Scheduler:
 
     def put_us(self, op: tile.PutOp, cores: int) -> float:
         group = self.info.group(op, op.group.value.data)
-        cols = self.buffer(op, op.dest).cols.value.data
+        cols = buffer_of(op, op.dest, self.buffers).cols.value.data
         size = cols * self.info.layer.element_bytes
         per_source = max(1, round(self.info.rows_per_source))
         total = 0.0

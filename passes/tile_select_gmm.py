@@ -12,6 +12,7 @@ from dialects import tile
 from dialects.base import ints_attr
 from hpc.machine.tiles import check_gmm_tile, choose_gmm_tile
 from hpc.schedule.model import Base
+from passes.gmm_shape import GMM_OPS, buffers_of, gmm_shape
 from passes.program import ProgramInfo, fail, programs
 
 
@@ -47,16 +48,12 @@ class _Selector:
         self.program = program
         self.info = ProgramInfo(program)
         self.fixed = base if base is not None else self.info.pins.base_tile
-        self.buffers = {
-            op.sym_name.data: op
-            for op in program.body.block.ops
-            if isinstance(op, tile.BufferOp)
-        }
+        self.buffers = buffers_of(program)
         self.chosen: dict[tuple[int, int, int], Base] = {}
 
     def run(self) -> None:
         for op in self.program.body.block.ops:
-            if isinstance(op, tile.TaskOp) and op.op.data == "gmm":
+            if isinstance(op, tile.TaskOp) and op.op.data in GMM_OPS:
                 base = self.choose(op)
                 op.properties["base"] = ints_attr((base.m, base.n, base.k))
 
@@ -70,18 +67,7 @@ class _Selector:
             if reason is not None:
                 raise fail(op, f"base tile {base.m}x{base.n}x{base.k}: {reason}")
             return base
-        # Regions are checked to be in declared buffers by the schedule checker; here
-        # only the shape matters.
-        if len(op.reads) != 2:
-            raise fail(
-                op, f"a gmm reads rows and a weight, got {len(op.reads)} regions"
-            )
-        name = op.reads.data[1].buffer.data
-        weight = self.buffers.get(name)
-        if weight is None:
-            raise fail(op, f"no buffer @{name}")
-        rows = self.info.part_rows(op, op.writes.data[0].part.data)
-        shape = rows, weight.cols.value.data, weight.rows.value.data
+        shape = gmm_shape(self.info, op, self.buffers)
         if shape not in self.chosen:
             cores = self.info.pins.aic or machine.aic_cores
             try:

@@ -162,6 +162,7 @@ class _Converter:
             event=None if signal is None else self.event_id(op, signal),
             transport=op.transport.data,
             scale=op.scale is not None,
+            dot=() if op.dot is None else tuple(_region(r) for r in op.dot),
             loc=loc,
         )
 

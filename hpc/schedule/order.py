@@ -20,7 +20,7 @@ class Work:
 
     `stage` counts operators in flow order, `team` is an index. `duration_us` is the
     modelled time on the whole team; `delay_us` passes between its end and the moment
-    its users see the result. `deps` index other works.
+    its users see the result. `deps` index other works; nobody waits for a `leaf`.
     """
 
     stage: int
@@ -31,6 +31,7 @@ class Work:
     deps: tuple[int, ...]
     delay_us: float = 0.0
     exchange: bool = False
+    leaf: bool = False
 
 
 Order = tuple[int, ...]
@@ -47,7 +48,9 @@ def list_order(works: Sequence[Work]) -> Order:
     """List scheduling: the best of three orders, by modelled makespan.
 
     "oldest" runs the work that became ready first; "deepest" prefers later operators,
-    which feeds the way back early; both exchange own rows (part 0) first. The third is
+    which feeds the way back early; both exchange own rows (part 0) first and keep
+    leaves, such as weight gradients, to fill the time when nothing else is ready. The
+    third is
     operator after operator, which keeps a team off work whose turn comes too early to
     be waited for: queues are in order, and a wait blocks all that is behind it.
     ValueError if the works depend on each other in a cycle.
@@ -88,11 +91,11 @@ def _exchange_rank(work: Work) -> tuple[float, ...]:
 
 
 def _oldest(work: Work) -> tuple[float, ...]:
-    return _exchange_rank(work) if work.exchange else ()
+    return _exchange_rank(work) if work.exchange else (work.leaf,)
 
 
 def _deepest(work: Work) -> tuple[float, ...]:
-    return _exchange_rank(work) if work.exchange else (-work.stage,)
+    return _exchange_rank(work) if work.exchange else (work.leaf, -work.stage)
 
 
 def _simulate(works: Sequence[Work], rule: Rank) -> Order:

@@ -17,6 +17,8 @@ class Policy:
     `put_rows`: rows of one put; `vector_rows`: rows of a vector tile, None = one share
     per core. `shared_aiv`: communication and vector work share one team of all AIVs.
     `phased`: one kernel launch per operator with barriers instead of events.
+    `interleave`: a weight gradient runs next to the GMM that reads the same received
+    rows, expert by expert, while they are in L2.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Policy:
     vector_rows: int | None = 128
     shared_aiv: bool = True
     phased: bool = False
+    interleave: bool = False
 
 
 POLICIES = {
@@ -44,6 +47,7 @@ POLICIES = {
             "one launch, per-expert events, one vector queue, RATR (HyperParallel-MoE)",
             stage_order,
             groups=1,
+            interleave=True,
         ),
         Policy(
             "list",
@@ -56,8 +60,9 @@ POLICIES = {
     )
 }
 
-EVENTS_PER_PART = 4
-"""Counters of the standard flow for one (expert, group): arrived, up, act, down."""
+EVENTS_PER_PART = {"forward": 4, "backward": 4, "train": 9}
+"""Counters of the standard flow for one (expert, group), by mode: one for every result
+that tasks of the same part wait for."""
 
 
 def partition(ep: int, groups: int) -> tuple[tuple[int, ...], ...]:
@@ -77,7 +82,11 @@ def partition(ep: int, groups: int) -> tuple[tuple[int, ...], ...]:
 
 
 def choose_groups(
-    ep: int, local_experts: int, rows_per_source: float, max_events: int
+    ep: int,
+    local_experts: int,
+    rows_per_source: float,
+    max_events: int,
+    mode: str = "forward",
 ) -> int:
     """Groups when nobody pinned them.
 
@@ -87,6 +96,6 @@ def choose_groups(
     1.45 TB/s), and counters must fit the machine. There are at most four groups.
     `rows_per_source` is the mean rows of one expert from one rank.
     """
-    most = min(ep, 4, (max_events - 1) // (EVENTS_PER_PART * local_experts))
+    most = min(ep, 4, (max_events - 1) // (EVENTS_PER_PART[mode] * local_experts))
     rows = rows_per_source * ep
     return max(1, min(most, int(rows // 256)))

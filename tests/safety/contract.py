@@ -19,6 +19,7 @@ def broken_rules(s: Schedule, machine: Machine) -> Iterator[str]:
     yield from _barrier_rules(s)
     yield from _team_rules(s, machine)
     yield from _reference_rules(s)
+    yield from _unread(s)
     yield from _group_rules(s)
 
 
@@ -94,6 +95,18 @@ def _reference_rules(s: Schedule) -> Iterator[str]:
             for region in _regions(instr):
                 if region.buffer not in names:
                     yield f"no buffer {region.buffer}"
+
+
+def _unread(s: Schedule) -> Iterator[str]:
+    """Inputs and weights are there to be read."""
+    instrs = [instr for queue in s.queues for instr in queue.code]
+    read = {i.source.buffer for i in instrs if isinstance(i, Put)}
+    read |= {r.buffer for i in instrs if isinstance(i, Task) for r in i.reads}
+    if any(isinstance(i, Put) and i.scale for i in instrs):
+        read.add("router")
+    for buffer in s.buffers:
+        if buffer.role in ("input", "weight") and buffer.name not in read:
+            yield f"nobody reads {buffer.name}"
 
 
 def _wrong_scale(s: Schedule, put: Put) -> bool:

@@ -13,6 +13,11 @@ Why one execution decides for all of them, for one table of counts:
   order, in some execution; two that it orders cannot. Vector clocks compute it.
 - Values. Without races each read has one latest write before it in that order.
 
+Two launches run back to back: a rank starts its next launch when its own cores have
+ended this one, whatever the others do; the routing may be another one, and counters
+count on, so that launch n waits for n times the signals. Then a wait of launch n must
+come before every signal of launch n + 1 to its counter, or it may count the wrong ones.
+
 With a threshold below the number of signals the first point holds, the second does not:
 which signals opened the gate depends on the order. `search` looks at all orders.
 """
@@ -41,21 +46,39 @@ class Outcome:
     races: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
+    mixed: list[str] = field(default_factory=list)
     arrived: list[dict[int, int]] = field(default_factory=list)
     outputs: list[list[int]] = field(default_factory=list)
 
 
 @dataclass
 class _Signals:
-    """A counter: how many signals, their joined clock, and when each was sent."""
+    """A counter: how many signals, their joined clock, and when each was sent; which
+    waits of each launch were passed, and when."""
 
     clock: Clock
     count: int = 0
     sent: list[tuple[int, int]] = field(default_factory=list)
+    launches: list[int] = field(default_factory=list)
+    passed: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Write:
+    """The latest write of a cell, and whether anybody has read it since."""
+
+    core: int
+    when: int
+    launch: int
+    put: bool
+    read: bool = False
 
 
 Action = tuple[Instr, tuple[Tile, ...]]
 """An instruction and the tiles of it that are a core's own."""
+
+END = "launch"
+"""Scope of the place between two launches, where a rank's own cores meet."""
 
 
 def core_actions(
@@ -76,31 +99,46 @@ def core_actions(
 
 
 class Execution:
-    """Runs `programs[rank]` on every rank; `tiles[rank]` are its tiles."""
+    """Runs `programs[rank]` on every rank, once for each table in `tables`;
+    `tables[launch][rank]` are its tiles."""
 
-    def __init__(self, programs: Sequence[Schedule], tiles: Sequence[Tiles]) -> None:
+    def __init__(
+        self, programs: Sequence[Schedule], tables: Sequence[Sequence[Tiles]]
+    ) -> None:
         self.programs = programs
         self.cores: list[CoreId] = []
         self.code: list[list[Action]] = []
         for rank, s in enumerate(programs):
             for q, queue in enumerate(s.queues):
-                lists = core_actions(queue, rank, tiles[rank], queue.team.size)
-                self.code += lists
-                self.cores += [(rank, q, c) for c in range(queue.team.size)]
+                self._add_team(rank, q, queue, tables)
         n = len(self.cores)
         self.clock = [[0] * n for _ in self.cores]
         for core in range(n):
             self.clock[core][core] = 1
         self.pc = [0] * n
+        self.launch = [1] * n
         self.signals: dict[tuple[int, int], _Signals] = {}
         self.waiting: dict[tuple[int, int], list[int]] = {}
         self.gathered: dict[tuple[str, int], list[int]] = {}
-        self.value = list(tiles[0].initial)
-        self.writer = [(-1, 0)] * len(self.value)
+        self.last = tables[-1]
+        self.cells = tables[0][0]
+        self.value = list(self.cells.initial)
+        self.writes: list[_Write | None] = [None] * len(self.value)
         self.readers: list[dict[int, int]] = [{} for _ in self.value]
-        self.tiles = tiles
         self.outcome = Outcome()
         self.reported: set[tuple[str, int, int]] = set()
+
+    def _add_team(
+        self, rank: int, q: int, queue: Queue, tables: Sequence[Sequence[Tiles]]
+    ) -> None:
+        size = queue.team.size
+        lists: list[list[Action]] = [[] for _ in range(size)]
+        for launch, tiles in enumerate(tables):
+            more = core_actions(queue, rank, tiles[rank], size)
+            for mine, actions in zip(lists, more, strict=True):
+                mine += [(Barrier(END), ()), *actions] if launch else actions
+        self.code += lists
+        self.cores += [(rank, q, core) for core in range(size)]
 
     def run(self) -> Outcome:
         """To the end, or until no core can go on."""
@@ -140,26 +178,43 @@ class Execution:
 
     def _pass(self, core: int, rank: int, wait: Wait) -> bool:
         got = self.signals.get((rank, wait.event))
-        if (got.count if got else 0) < wait.need:
+        launch = self.launch[core]
+        if (got.count if got else 0) < wait.need * launch:
             self.waiting.setdefault((rank, wait.event), []).append(core)
             return False
         if got:
-            _join(self.clock[core], got.clock)
+            clock = self.clock[core]
+            _join(clock, got.clock)
+            if any(other > launch for other in got.launches):
+                self._mixed(core, rank, wait.event)
+            got.passed.append((core, clock[core], launch))
+            clock[core] += 1
         return True
 
     def _signal(self, core: int, rank: int, event: int) -> None:
-        clock = self.clock[core]
+        clock, launch = self.clock[core], self.launch[core]
         got = self.signals.get((rank, event))
         if got is None:
             got = self.signals[rank, event] = _Signals([0] * len(clock))
+        if launch > 1 and any(
+            clock[waiter] < when for waiter, when, old in got.passed if old < launch
+        ):
+            self._mixed(core, rank, event)
         _join(got.clock, clock)
         got.count += 1
         got.sent.append((core, clock[core]))
+        got.launches.append(launch)
         clock[core] += 1
         self.ready += self.waiting.pop((rank, event), ())
 
+    def _mixed(self, core: int, rank: int, event: int) -> None:
+        self.outcome.mixed.append(
+            f"counter {event} of rank {rank}: a signal of the next launch may be "
+            f"counted for this one, {self._name(core)}"
+        )
+
     def _arrive(self, core: int, rank: int, scope: str) -> None:
-        key = (scope, rank if scope == "rank" else 0)
+        key = (scope, 0 if scope == "world" else rank)
         here = self.gathered.setdefault(key, [])
         here.append(core)
         need = sum(scope == "world" or r == rank for r, _, _ in self.cores)
@@ -171,16 +226,18 @@ class Execution:
             self.clock[each] = list(joined)
             self.clock[each][each] += 1
             self.pc[each] += 1
+            self.launch[each] += scope == END
         self.ready += here
 
     def _work(self, core: int, instr: Put | Task, tiles: tuple[Tile, ...]) -> None:
+        put = isinstance(instr, Put)
         for tile in tiles:
             for move in tile.moves:
                 values = [move.tag]
                 for cell in move.sources:
                     self._read(core, cell)
                     values.append(self.value[cell])
-                self._write(core, move.dest)
+                self._write(core, move.dest, put)
                 poisoned = POISON in values[1:]
                 self.value[move.dest] = POISON if poisoned else hash(tuple(values)) | 1
             if tile.target >= 0:
@@ -189,26 +246,39 @@ class Execution:
                 self._signal(core, tile.target, instr.event)
 
     def _read(self, core: int, cell: int) -> None:
-        writer, when = self.writer[cell]
-        clock = self.clock[core]
-        if writer >= 0 and clock[writer] < when:
-            self._race("read", "the write of it", core, writer, cell)
-        elif self.value[cell] == POISON and writer < 0:
-            self.outcome.wrong.append(f"{self._name(core)} reads unwritten {cell}")
+        write, clock = self.writes[cell], self.clock[core]
+        if write is None:
+            if self.value[cell] == POISON:
+                self._wrong(core, "reads unwritten", cell)
+        elif clock[write.core] < write.when:
+            self._race("read", "the write of it", core, write.core, cell)
+        elif write.launch != self.launch[core]:
+            self._wrong(core, "reads what an earlier launch wrote to", cell)
+        else:
+            write.read = True
         self.readers[cell][core] = clock[core]
 
-    def _write(self, core: int, cell: int) -> None:
-        clock = self.clock[core]
-        writer, when = self.writer[cell]
-        if writer >= 0 and clock[writer] < when:
-            self._race("write", "a write", core, writer, cell)
-        elif writer >= 0 and not self.readers[cell]:
-            self.outcome.wrong.append(f"{self._name(core)} overwrites unread {cell}")
+    def _write(self, core: int, cell: int, put: bool) -> None:
+        clock, launch = self.clock[core], self.launch[core]
         for reader, at in self.readers[cell].items():
             if clock[reader] < at:
                 self._race("write", "a read", core, reader, cell)
         self.readers[cell] = {}
-        self.writer[cell] = (core, clock[core])
+        old = self.writes[cell]
+        self.writes[cell] = _Write(core, clock[core], launch, put)
+        if old is None:
+            return
+        if clock[old.core] < old.when:
+            self._race("write", "a write", core, old.core, cell)
+        elif old.launch == launch:
+            # Memory may be used again, but an exchange or an output brings a row once.
+            if put or old.put or self.cells.is_output[cell]:
+                self._wrong(core, "writes again", cell)
+            elif not old.read:
+                self._wrong(core, "overwrites unread", cell)
+
+    def _wrong(self, core: int, what: str, cell: int) -> None:
+        self.outcome.wrong.append(f"{self._name(core)} {what} cell {cell}")
 
     def _race(self, what: str, other: str, a: int, b: int, cell: int) -> None:
         if (what, a, b) in self.reported:
@@ -216,7 +286,7 @@ class Execution:
         self.reported.add((what, a, b))
         self.outcome.races.append(
             f"{what} by {self._name(a)} is not ordered against {other} "
-            f"by {self._name(b)}, cell {cell} of rank {self.tiles[0].owner[cell]}"
+            f"by {self._name(b)}, cell {cell} of rank {self.cells.owner[cell]}"
         )
 
     def _finish(self) -> None:
@@ -224,18 +294,22 @@ class Execution:
         ends: list[Clock] = [[0] * len(self.cores) for _ in self.programs]
         for core, (rank, _, _) in enumerate(self.cores):
             _join(ends[rank], self.clock[core])
-        for cell, (writer, when) in enumerate(self.writer):
-            rank = self.tiles[0].owner[cell]
-            if writer >= 0 and ends[rank][writer] < when:
+        for cell, write in enumerate(self.writes):
+            rank = self.cells.owner[cell]
+            if write is None:
+                continue
+            if ends[rank][write.core] < write.when:
                 self.outcome.late.append(
-                    f"rank {rank} may end before {self._name(writer)} writes to it"
+                    f"rank {rank} may end before {self._name(write.core)} writes to it"
                 )
+            elif not write.read and not self.cells.is_output[cell]:
+                self._wrong(write.core, "writes what nobody reads,", cell)
         for (rank, event), got in self.signals.items():
             if any(ends[rank][core] < when for core, when in got.sent):
                 self.outcome.late.append(
                     f"rank {rank} may end before its counter {event} is complete"
                 )
-        for rank, tiles in enumerate(self.tiles):
+        for rank, tiles in enumerate(self.last):
             values = [self.value[cell] for cell in tiles.outputs(rank)]
             self.outcome.outputs.append(values)
             if POISON in values:

@@ -23,10 +23,11 @@ from tests.safety.execution import Execution, Outcome
 from tests.safety.rows import Ids, Illegal
 from tests.safety.tiles import Tiles
 
-REASONS = ("illegal", "hang", "race", "wrong", "late", "joins")
+REASONS = ("illegal", "hang", "race", "wrong", "late", "joins", "relaunch")
 """Why a schedule is unsafe: it breaks a rule of the format (`illegal`), some cores
 never end, two accesses are not ordered, outputs are not what the layer means, something
-arrives after the end, thresholds are not the signals that arrive."""
+arrives after the end, thresholds are not the signals that arrive, or it is safe alone
+but not when the next launch follows (`relaunch`)."""
 
 Outputs = list[list[list[int]]]
 """By table, rank and cell."""
@@ -58,7 +59,7 @@ class Oracle:
         verdict = self.judge([base] * base.layer.ep)
         if not verdict.safe:
             raise AssertionError(f"the base is not safe: {verdict}")
-        found = [self._run([base] * base.layer.ep, t) for t in range(len(tables))]
+        found = [self._run([base] * base.layer.ep, (t,)) for t in range(len(tables))]
         self.outputs = [outcome.outputs for outcome in found]
 
     @property
@@ -84,16 +85,34 @@ class Oracle:
             return Verdict("illegal", str(error))
 
     def _judge_tables(self, programs: Sequence[Schedule]) -> Verdict:
-        for t in range(len(self.tables)):
-            outcome = self._run(programs, t)
-            verdict = self._verdict(outcome, programs, t)
+        """Every table alone; then each followed by another, or by itself."""
+        count = len(self.tables)
+        for t in range(count):
+            verdict = self._verdict(self._run(programs, (t,)), programs, t)
             if not verdict.safe:
                 return replace(verdict, text=f"table {t}: {verdict.text}")
+        pairs = [(t, (t + 1) % count) for t in range(count)]
+        for pair in [*pairs, (0, 0)]:
+            text = self._relaunch(self._run(programs, pair), pair[1])
+            if text:
+                return Verdict("relaunch", f"tables {pair}: {text}")
         return SAFE
 
-    def _run(self, programs: Sequence[Schedule], t: int) -> Outcome:
-        mine = [self._tiles_of(s, t) for s in programs]
-        return Execution(programs, mine).run()
+    def _run(self, programs: Sequence[Schedule], launches: Sequence[int]) -> Outcome:
+        tables = [[self._tiles_of(s, t) for s in programs] for t in launches]
+        return Execution(programs, tables).run()
+
+    def _relaunch(self, outcome: Outcome, t: int) -> str:
+        """What goes wrong in two launches, or nothing."""
+        found = [outcome.hang] if outcome.hang else []
+        found += outcome.mixed + outcome.races + outcome.wrong + outcome.late
+        if (
+            not found
+            and self.outputs is not None
+            and outcome.outputs != self.outputs[t]
+        ):
+            return "the outputs are not those of the layer"
+        return found[0] if found else ""
 
     def _tiles_of(self, s: Schedule, t: int) -> Tiles:
         """Tiles kept from earlier variants, if nothing that they depend on differs."""

@@ -28,7 +28,7 @@ MINIS = {
 def both(programs: list[Schedule]) -> tuple[Outcome, Found]:
     """The two verdicts; Illegal if there is nothing to execute."""
     tiles = [Tiles(s, IDS) for s in programs]
-    return Execution(programs, tiles).run(), search(programs, tiles)
+    return Execution(programs, [tiles]).run(), search(programs, tiles)
 
 
 def joins_all(programs: list[Schedule], outcome: Outcome) -> bool:

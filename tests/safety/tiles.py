@@ -7,7 +7,6 @@ from the same inputs by the same operators. `POISON` marks a cell nobody has wri
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import gcd
 from typing import NamedTuple
 
@@ -43,6 +42,7 @@ class Tiles:
         self.first: dict[tuple[int, str], int] = {}
         self.initial: list[int] = []
         self.owner: list[int] = []
+        self.is_output: list[bool] = []
         for rank in range(s.layer.ep):
             for buffer in s.buffers:
                 if buffer.space != "weight":
@@ -56,10 +56,12 @@ class Tiles:
             known = hash((buffer.name, rank, i)) | 1
             self.initial.append(known if buffer.role == "input" else POISON)
             self.owner.append(rank)
+            self.is_output.append(buffer.role == "output")
 
     def _row_count(self, rank: int, buffer: Buffer) -> int:
+        """The same for every table, so that launches share their cells."""
         if buffer.space == "routed":
-            return len(self.at.routed[rank])
+            return sum(self.at.tokens) * self.s.layer.top_k
         slots = self.s.layer.top_k if buffer.space == "slot" else 1
         return self.at.tokens[rank] * slots
 
@@ -114,6 +116,7 @@ class Tiles:
             raise Illegal(f"no local expert {put.expert}")
         if put.chunks < 1:
             raise Illegal(f"{put.chunks} chunks")
+        self._require_named(put)
         if not self.buffers[put.dest.buffer].symmetric:
             raise Illegal(f"{put.dest.buffer} is not symmetric")
         self._require_written(put.dest)
@@ -122,11 +125,6 @@ class Tiles:
         """Moves of each row that `rank` sends to `target`, in order."""
         dispatch = put.kind == "dispatch"
         source, owner = (rank, target) if dispatch else (target, rank)
-        part = replace(put.dest, expert=put.expert, part=put.group)
-        self._require_same(target, put.dest, part)
-        part = replace(part, buffer=put.source.buffer)
-        whole = Region(put.source.buffer) if dispatch else part
-        self._require_same(rank, put.source, whole)
         found: list[list[Move]] = []
         for slot in self.at.sent(source, owner, put.expert):
             routed = self.at.row_of[owner][put.expert, source, slot]
@@ -138,10 +136,14 @@ class Tiles:
             found.append([_move(cell, i, tag, sources) for i, cell in enumerate(dest)])
         return found
 
-    def _require_same(self, rank: int, region: Region, wanted: Region) -> None:
-        """An exchange declares the rows of its (expert, group), no more and no less."""
-        if self.at.row_set(rank, region) != self.at.row_set(rank, wanted):
-            raise Illegal(f"{region} is not {wanted}")
+    def _require_named(self, put: Put) -> None:
+        """An exchange names the part of its (expert, group), or all tokens."""
+        part = (put.expert, put.group)
+        whole = (None, None)
+        wanted = (whole if put.kind == "dispatch" else part), part
+        named = [(r.expert, r.part) for r in (put.source, put.dest)]
+        if named != list(wanted):
+            raise Illegal(f"{put.source} -> {put.dest} is not {part}")
 
     # -- tasks -------------------------------------------------------------------
 
@@ -157,8 +159,8 @@ class Tiles:
         if task.op == "reduce":
             aligned = ()
         for region in aligned:
-            if self._rows_of(rank, region) != self._rows_of(rank, dest):
-                raise Illegal(f"rows of {region} are not those of {dest}")
+            if self._named(region) != self._named(dest):
+                raise Illegal(f"{region} does not name the part of {dest}")
         if task.op == "gmm":
             return self._gmm(task, rank, blocks)
         gather = self._slots_of if task.op == "reduce" else self._same_row
@@ -211,8 +213,8 @@ class Tiles:
     def _same_row(self, task: Task, rank: int, row: int) -> tuple[int, ...]:
         return tuple(c for read in task.reads for c in self._row(read, rank, row))
 
-    def _rows_of(self, rank: int, region: Region) -> tuple[str, frozenset[int]]:
-        return self._space(region), self.at.row_set(rank, region)
+    def _named(self, region: Region) -> tuple[str, int | None, int | None]:
+        return self._space(region), region.expert, region.part
 
     def _row(self, region: Region, rank: int, row: int) -> tuple[int, ...]:
         if row not in self.at.row_set(rank, region):
@@ -223,8 +225,9 @@ class Tiles:
         """Cells of the slots of a token that were sent, and of their weights."""
         top_k = self.s.layer.top_k
         slots = range(token * top_k, (token + 1) * top_k)
-        if any(self._space(read) != "slot" for read in task.reads):
-            raise Illegal("reduce reads slots only")
+        for read in task.reads:
+            if self._named(read) != ("slot", None, None):
+                raise Illegal(f"reduce reads all slots, not {read}")
         return tuple(
             cell
             for slot in slots

@@ -19,9 +19,9 @@ from hpc.spec.syntax import MAX_BYTES, decode, parse
 
 if TYPE_CHECKING:
     from hpc.machine.record import Machine
+    from hpc.schedule.layer import Routing
 
-MODES = ("forward",)
-PLANNED_MODES = ("backward", "train")
+MODES = ("forward", "backward", "train")
 DEFAULT_MACHINE = "ascend_a3"
 
 BLOCKS = ("layer", "parallel", "flow", "schedule")
@@ -130,6 +130,11 @@ def _check(report: Report, sections: _Sections, directory: Path) -> Spec | None:
     layer = parts.layer_with_tokens(routed.layer)
     if report.failed or layer is None or machine is None or routed.routing is None:
         return None
+    if mode in ("backward", "train") and _drops_rows(routed.routing):
+        place = sections.settings["routing"].value.loc
+        message = f"mode {mode} needs every slot sent, and the routing drops some (-1)"
+        report.error(place, message)
+        return None
     place = parts.place("tokens")
     check_memory(report, place, machine, layer, routed.routing, inputs, flow)
     return Spec(
@@ -144,6 +149,11 @@ def _check(report: Report, sections: _Sections, directory: Path) -> Spec | None:
         loc=parts.loc,
         warnings=report.warnings(),
     )
+
+
+def _drops_rows(routing: Routing) -> bool:
+    """Does some token leave a slot unsent?"""
+    return any(-1 in token for rank in routing.ids for token in rank)
 
 
 def _no_layer(report: Report) -> None:
@@ -194,11 +204,8 @@ def _mode(report: Report, node: Node | None) -> str | None:
         report.error(
             node.loc, f"expected a mode, got {node}", f"supported: {supported}"
         )
-    elif node.text in PLANNED_MODES:
-        message = f"mode '{node.text}' is not supported yet; supported: {supported}"
-        report.error(node.loc, message)
     elif node.text not in MODES:
-        help = did_you_mean(node.text, (*MODES, *PLANNED_MODES))
+        help = did_you_mean(node.text, MODES)
         report.error(node.loc, f"unknown mode '{node.text[:40]}'", help)
     else:
         return node.text

@@ -139,7 +139,7 @@ def test_a_layer_needs_a_name() -> None:
 
 def test_all_faults_of_a_file_in_one_run_in_order() -> None:
     source = text(
-        'machine = ascend_x3\nrouting = file("none.json")\nmode = train\n'
+        'machine = ascend_x3\nrouting = file("none.json")\nmode = trian\n'
         "schedule { polcy = list }\nflow { y = gmm(dispatch(x), w_upp) }\n",
         tokens=-1,
         activation="silu",
@@ -147,7 +147,7 @@ def test_all_faults_of_a_file_in_one_run_in_order() -> None:
     found = findings(source)
     positions = [(d.loc.line, d.loc.col) for d in found]
     assert positions == sorted(positions)
-    words = ("-1", "silu", "ascend_x3", "none.json", "train", "polcy", "w_upp")
+    words = ("-1", "silu", "ascend_x3", "none.json", "trian", "polcy", "w_upp")
     for word in words:
         assert sum(word in d.message for d in found) == 1, word
     assert len(found) == len(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -69,10 +70,22 @@ def test_a_machine_record_is_found_beside_the_spec(tmp_path: Path) -> None:
     assert spec.machine == str(tmp_path / "mine.toml")
 
 
+@pytest.mark.parametrize("mode", ["forward", "backward", "train"])
+def test_the_modes(mode: str) -> None:
+    assert parse(text(f"mode = {mode}\n")).mode == mode
+
+
 @pytest.mark.parametrize("mode", ["backward", "train"])
-def test_planned_modes_are_refused_with_the_supported_ones(mode: str) -> None:
-    message = only(text(f"mode = {mode}\n")).message
-    assert message == f"mode '{mode}' is not supported yet; supported: forward"
+def test_gradients_need_every_slot(mode: str, tmp_path: Path) -> None:
+    """A slot that was not sent has no row whose gradient could come back."""
+    ids = [[[0, -1]], [[1, 2]]]
+    (tmp_path / "r.json").write_text(json.dumps({"topk_ids": ids}))
+    source = text(f'mode = {mode}\nrouting = file("r.json")\n', tokens=1, top_k=2)
+    found = only(source, str(tmp_path / "t.moe"))
+    assert found.message == (
+        f"mode {mode} needs every slot sent, and the routing drops some (-1)"
+    )
+    assert pointed(found, 4) == "file"
 
 
 def test_an_unknown_mode_gets_a_suggestion() -> None:

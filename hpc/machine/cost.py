@@ -53,7 +53,8 @@ class GmmCost:
     A tile is a loop over K in steps of `base.k`. Loads to L1 come in slabs as deep as
     the double-buffered L1 allows, L1 to L0 and the cube overlap step by step, so the
     slowest of the three sets the pace. The result leaves through the fixpipe, behind
-    the next tile if L0C holds two accumulators and in front of it otherwise.
+    the next tile if L0C holds two accumulators and in front of it otherwise. A tile of
+    depth 0, the gradient of an expert without rows, only writes its zeros.
     """
 
     machine: Machine
@@ -69,7 +70,7 @@ class GmmCost:
         self.double_l0c = 2 * base.m * base.n * 4 <= machine.l0c_bytes
         row_bytes = 2 * (base.m + base.n) * DTYPE_BYTES[self.dtype]
         steps = max(1, machine.l1_bytes // (row_bytes * base.k))
-        self.slab = min(steps * base.k, self.k)
+        self.slab = max(1, min(steps * base.k, self.k))
         self._tiles = {}
 
     def tile_us(self, m: int, n: int) -> tuple[float, float]:
@@ -84,6 +85,8 @@ class GmmCost:
 
     def fill_us(self, m: int, n: int) -> float:
         """First loads of a core's share, before its cube has anything to do."""
+        if not self.k:
+            return 0.0
         size = DTYPE_BYTES[self.dtype] * min(self.slab, self.base.k)
         return gm_us(self.machine, m * size) + gm_us(self.machine, n * size)
 
@@ -153,6 +156,7 @@ def vector_compute_us(
     conv = 0.0 if dtype == "fp32" else machine.vconv[1]
     per_read = conv + _slope(machine, cost.per_read)
     per_write = conv + _slope(machine, cost.per_write)
+    per_write += _slope(machine, cost.per_pair) / 2
     repeat = machine.vector_bytes / 4
     return cycles_us(machine, (read * per_read + written * per_write) / repeat)
 
@@ -230,7 +234,7 @@ def _slope(machine: Machine, instrs: Instrs) -> float:
 
 def _head_tail(machine: Machine, cost: OpCost, dtype: str) -> float:
     conv: Instrs = () if dtype == "fp32" else (("vconv", 2),)
-    every = (*cost.per_read, *cost.per_write, *conv)
+    every = (*cost.per_read, *cost.per_write, *cost.per_pair, *conv)
     return sum(
         count * (getattr(machine, kind)[0] + getattr(machine, kind)[2])
         for kind, count in every

@@ -2,7 +2,9 @@
 
 A vector core computes in fp32. 16-bit operands are converted on the way in and the
 result on the way out, so the table lists only the arithmetic; `per_read` is issued for
-every element read and `per_write` for every element written.
+every element read, `per_write` for every element written and `per_pair` for every two
+elements written: the gradient of a gated activation writes one for the gate and one
+for what it gates.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ class OpCost:
     unit: str
     per_read: Instrs = ()
     per_write: Instrs = ()
+    per_pair: Instrs = ()
     doc: str = ""
 
 
@@ -28,6 +31,9 @@ _SIGMOID: Instrs = (("vmuls", 2), ("vexp", 1), ("vdiv", 1))
 
 _ERF_GELU: Instrs = (("vmax", 2), ("vmul", 13), ("vmuls", 14), ("vdiv", 1))
 """Clipped rational approximation of erf, then 0.5 x (1 + erf(x / sqrt 2))."""
+
+_NORMAL: Instrs = (("vmul", 2), ("vmuls", 2), ("vexp", 1), ("vadd", 1))
+"""What gelu's derivative has beyond gelu: x phi(x), and the sum with Phi(x)."""
 
 
 def _plus(base: Instrs, *more: tuple[str, int]) -> Instrs:
@@ -44,12 +50,38 @@ OP_COSTS: dict[str, OpCost] = {
     "relu": OpCost("aiv", per_write=(("vmax", 1),)),
     "relu2": OpCost("aiv", per_write=(("vmax", 1), ("vmul", 1))),
     "gelu": OpCost("aiv", per_write=_ERF_GELU),
+    "gmm_nt": OpCost("aic", doc="gmm with the matrix transposed"),
+    "gmm_tn": OpCost("aic", doc="gradient of a matrix: the depth is the expert's rows"),
+    # s = sigmoid(g); du = da g s; dg = da u (s + g s (1 - s)).
+    "swiglu_grad": OpCost(
+        "aiv", per_pair=_plus(_SIGMOID, ("vmuls", 2), ("vmul", 5), ("vadd", 1))
+    ),
+    # du = da gelu(g); dg = da u gelu'(g).
+    "geglu_grad": OpCost("aiv", per_pair=(*_ERF_GELU, *_NORMAL, ("vmul", 3))),
+    # As swiglu on clipped values; a mask (compare, select) for each clip.
+    "swiglu_oai_grad": OpCost(
+        "aiv", per_pair=_plus(_SIGMOID, ("vmax", 7), ("vmuls", 6), ("vmul", 6))
+    ),
+    "relu_grad": OpCost("aiv", per_write=(("vmax", 2),), doc="compare and select"),
+    "relu2_grad": OpCost("aiv", per_write=(("vmax", 1), ("vmuls", 1), ("vmul", 1))),
+    "gelu_grad": OpCost("aiv", per_write=(*_ERF_GELU, *_NORMAL, ("vmul", 1))),
     "add": OpCost("aiv", per_write=(("vadd", 1),)),
+    "copy": OpCost("aiv"),
     "reduce": OpCost("aiv", per_read=(("vmuls", 1), ("vadd", 1))),
+    "reduce_dot": OpCost(
+        "aiv",
+        per_read=(("vmuls", 1), ("vadd", 2), ("vmul", 1)),
+        doc="reduce, and the product of every row with its token's",
+    ),
     "dispatch": OpCost("aiv", doc="rows to their experts; bytes only"),
     "combine": OpCost("aiv", doc="rows back to their tokens; bytes only"),
     "scale": OpCost(
         "aiv", per_write=(("vmuls", 1),), doc="router weight applied by a dispatch"
+    ),
+    "dot": OpCost(
+        "aiv",
+        per_read=(("vmul", 1), ("vadd", 1)),
+        doc="product of a dispatched row with another one; reads the other one",
     ),
 }
 

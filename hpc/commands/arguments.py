@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hpc.interp.inject import Fault
 
 VALUES = ("full", "shrunk", "off")
+ENGINES = ("auto", "plain", "fast")
 MACHINE_ACTIONS = ("show", "validate")
 LISTS = ("passes", "machines", "samples", "policies", "ops")
 
@@ -173,6 +174,24 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace",
         metavar="OUT.json",
         help="write the simulated timeline of the reported policy for Perfetto",
+    )
+    parser.add_argument(
+        "--no-fold",
+        action="store_true",
+        help="simulate every rank, also where one provably stands for all",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="event loop: plain Python, or compiled by numba (same numbers, faster "
+        "from about a million task instances; default: auto)",
+    )
+    parser.add_argument(
+        "--sensitivity",
+        action="store_true",
+        help="report how latency and the ranking of policies (all, unless named) move "
+        "with jitter, other tie orders and other values of assumed constants",
     )
     parser.add_argument(
         "--inject",

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     with Progress() as progress:
         checked = check_all(args.file, POLICIES, None, progress)
         if checked[-1].ok:
-            measured = measure_all(checked, {}, progress)
+            measured = list(measure_all(checked, {}, progress))
     if not checked[-1].ok:
         return refuse(checked[-1], as_json=args.json)
     report = report_on(args.file, measured)

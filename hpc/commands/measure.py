@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -112,6 +112,15 @@ def _worst(place: tuple[str, int, int, int] | None) -> str:
 
 
 @dataclass(frozen=True)
+class Simulation:
+    """How schedules are simulated; see `hpc.interp.engine.simulate`."""
+
+    record: bool = False
+    fold: bool = True
+    engine: str = "auto"
+
+
+@dataclass(frozen=True)
 class Measured:
     """A policy's report, and the run it comes from."""
 
@@ -140,15 +149,24 @@ def measure_all(
     checked: list[Checked],
     values: Mapping[str, Values],
     progress: Progress,
-    *,
-    record: bool = False,
-) -> list[Measured]:
-    """Simulate and bound schedules that passed their checks; `record` for a trace."""
-    found: list[Measured] = []
+    how: Simulation | None = None,
+) -> Iterator[Measured]:
+    """Simulate and bound schedules that passed their checks, one after the other."""
     for one in checked:
         progress.step(f"simulating policy {one.schedule.policy}")
-        found.append(_measure(one, values, record=record))
-    return found
+        yield _measure(one, values, progress, how or Simulation())
+
+
+def usable_engine(asked: str) -> str:
+    """The engine to take for `--engine`; says so if it is not the one asked for."""
+    if asked != "fast":
+        return asked
+    from hpc.interp.compiled import INSTALL, available
+
+    if available():
+        return asked
+    note(f"note: the fast engine needs numba ({INSTALL}); the plain one is used")
+    return "plain"
 
 
 def report_on(file: str, measured: list[Measured]) -> RunReport:
@@ -168,14 +186,30 @@ def verdict(report: RunReport) -> int:
 
 
 def _measure(
-    checked: Checked, values: Mapping[str, Values], *, record: bool
+    checked: Checked,
+    values: Mapping[str, Values],
+    progress: Progress,
+    how: Simulation,
 ) -> Measured:
     from hpc.interp.bound import lower_bound
     from hpc.interp.engine import simulate
     from hpc.report.summary import PolicyReport
 
     schedule, counts, machine = checked.schedule, checked.counts, checked.machine
-    timing = simulate(schedule, counts, machine, record=record)
+
+    def watch(share: float, now_us: float) -> None:
+        done = f"{100 * share:.0f} % of the steps, {now_us / 1e3:.2f} ms simulated"
+        progress.step(f"simulating policy {schedule.policy}: {done}")
+
+    timing = simulate(
+        schedule,
+        counts,
+        machine,
+        record=how.record,
+        fold=how.fold,
+        engine=how.engine,
+        watch=watch,
+    )
     bound = lower_bound(schedule, counts, machine)
     _compare("latency", timing.latency_us, bound.bound_us)
     _compare("layer", timing.layer_us, bound.layer_us)
@@ -192,6 +226,7 @@ def _measure(
         utilization=timing.utilization,
         cores={unit: _core_use(timing, unit) for unit in timing.busy_us},
         tasks=timing.tasks,
+        ranks_simulated=timing.ranks_simulated,
         checks=checked.report.checks,
         unchecked=checked.report.unchecked,
         values=values.get(schedule.policy),

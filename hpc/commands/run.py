@@ -10,13 +10,16 @@ from hpc.commands.check import refuse
 from hpc.commands.measure import (
     Checked,
     Measured,
+    Simulation,
     check_all,
     measure_all,
     report_on,
+    usable_engine,
     verdict,
     verify,
 )
 from hpc.commands.outputs import note, replacing, show, show_json
+from hpc.commands.partial import show_partial
 from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
 
@@ -34,14 +37,24 @@ def run(args: argparse.Namespace) -> int:
         from hpc.commands.inject import run_injected
 
         return run_injected(args, requested_policies(args.policy))
+    if args.sensitivity:
+        from hpc.commands.sensitivity import run_sensitivity
+
+        return run_sensitivity(args, requested_policies(args.policy))
+    checked: list[Checked] = []
     measured: list[Measured] = []
-    with Progress() as progress:
-        policies = requested_policies(args.policy)
-        checked = check_all(args.file, policies, args.pipeline, progress)
-        if checked[-1].ok:
-            progress.step("running on data")
-            values = verify(checked, args.values, (args.seed, args.seed + 1))
-            measured = measure_all(checked, values, progress, record=bool(args.trace))
+    how = Simulation(bool(args.trace), not args.no_fold, usable_engine(args.engine))
+    try:
+        with Progress() as progress:
+            policies = requested_policies(args.policy)
+            checked = check_all(args.file, policies, args.pipeline, progress)
+            if checked[-1].ok:
+                progress.step("running on data")
+                values = verify(checked, args.values, (args.seed, args.seed + 1))
+                for one in measure_all(checked, values, progress, how):
+                    measured.append(one)
+    except KeyboardInterrupt as interrupt:
+        return show_partial(args, checked, measured, interrupt)
     if not checked[-1].ok:
         return _refuse(checked[-1], args)
     report = report_on(args.file, measured)

@@ -68,12 +68,30 @@ def simulate(
     # Faults and traces name single ranks.
     one = fold and not record and not faults
     one = one and foldable(schedule.layer, counts, machine)
-    work = expand(schedule, counts, machine, ranks=1 if one else None)
-    program = build_program(schedule, work, machine)
-    run = execute(
-        schedule, work, program, machine, hbm == "shared", faults, engine, watch
-    )
+    options = (hbm == "shared", faults, engine, watch)
+    try:
+        run = _run(schedule, counts, machine, 1 if one else None, *options)
+    except SimulationDeadlock:
+        if not one:
+            raise
+        # Says who waits for whom on all ranks.
+        run = _run(schedule, counts, machine, None, *options)
     return measure(run, record=record)
+
+
+def _run(
+    schedule: Schedule,
+    counts: npt.ArrayLike,
+    machine: Machine,
+    ranks: int | None,
+    shared: bool,
+    faults: Sequence[Fault],
+    engine: str,
+    watch: Watch | None,
+) -> Run:
+    work = expand(schedule, counts, machine, ranks)
+    program = build_program(schedule, work, machine)
+    return execute(schedule, work, program, machine, shared, faults, engine, watch)
 
 
 def execute(

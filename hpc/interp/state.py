@@ -100,7 +100,7 @@ class State:
         at = 0
         for rank in range(self.ranks):
             for q, queue in enumerate(schedule.queues):
-                for core in range(queue.team.size):
+                for core in work.queues[q].members or range(queue.team.size):
                     self.rank_of.append(rank)
                     self.member.append(core)
                     self.to_plan.append(plans[q] - at)

@@ -38,7 +38,8 @@ class Shares:
 
     `work_us` is a core's time alone, `hbm_bytes` what it moves from and to HBM (both
     views into `Expanded`'s arrays), `tiles` how many tiles it has. `offsets[r, i]` is
-    the number of tiles of all instructions of rank r before instruction i.
+    the number of tiles of all instructions of rank r before instruction i. `members`
+    are the cores of the team in the order of the arrays, if that is another one.
     """
 
     steps: list[Step]
@@ -46,6 +47,7 @@ class Shares:
     hbm_bytes: Floats
     tiles: npt.NDArray[np.int32]
     offsets: Ints
+    members: list[int] | None = None
 
 
 def queue_steps(queue: Queue) -> list[Step]:

@@ -64,7 +64,7 @@ class PolicyReport:
     `unchecked` names those that did not run, with the reason. `comm_hidden` is None
     without communication. `bound_by` is the resource that binds, on `bound_rank`.
     `utilization` is busy time until `latency_us` over all cores
-    of the machine, by kind.
+    of the machine, by kind. `ranks_simulated` is 1 if one rank provably stood for all.
     """
 
     policy: str
@@ -79,6 +79,7 @@ class PolicyReport:
     utilization: dict[str, float]
     cores: dict[str, CoreUse]
     tasks: int
+    ranks_simulated: int
     checks: dict[str, bool]
     unchecked: dict[str, str]
     values: Values | None
@@ -110,6 +111,7 @@ class PolicyReport:
             "utilization": {u: round(x, 4) for u, x in self.utilization.items()},
             "cores": {unit: _cores_json(cores) for unit, cores in self.cores.items()},
             "tasks": self.tasks,
+            "ranks_simulated": self.ranks_simulated,
             "checks": self.checks,
             "not_checked": self.unchecked,
             "values": _values_json(self.values, None),

@@ -28,6 +28,7 @@ def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyRepo
             "aiv": CoreUse(0.1, {"up_done": 0.9}, 0.0),
         },
         tasks=1234,
+        ranks_simulated=8,
         checks={"structure": True, "deadlock": True},
         unchecked={"races": "not checked yet"},
         values=VALUES,

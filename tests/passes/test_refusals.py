@@ -46,37 +46,36 @@ def test_passes_out_of_order_work_or_refuse(level: int) -> None:
 
 
 OPTIONS = [
-    (0, "moe-tile{groups=0}", "groups must be 1 to 2, got 0"),
-    (0, "moe-tile{groups=-1}", "groups must be 1 to 2, got -1"),
-    (0, "moe-tile{groups=3}", "groups must be 1 to 2, got 3"),
-    (0, "moe-tile{row-chunks=0}", "row_chunks must be 1 to 8, got 0"),
-    (0, "moe-tile{row-chunks=9}", "row_chunks must be 1 to 8, got 9"),
-    (0, 'moe-tile{policy="fastest"}', "unknown policy 'fastest'; there are serial,"),
-    (0, 'moe-tile{policy=""}', "unknown policy ''; there are serial, paper, list"),
-    (1, "tile-select-gmm{base=0,0,0}", "m = 0 is not a positive multiple of 16"),
-    (1, "tile-select-gmm{base=16,16,-16}", "k = -16 is not a positive multiple of 16"),
-    (1, "tile-select-gmm{base=16,16}", "a base tile is m, n, k, got [16, 16]"),
-    (1, "tile-select-gmm{base=256,256,64}", "L0C"),
-    (2, "tile-place{aic=0}", "aic must be 1 to the 24 cores of ascend_a3, got 0"),
-    (2, "tile-place{aic=25}", "aic must be 1 to the 24 cores of ascend_a3, got 25"),
-    (2, "tile-place{comm-aiv=-1}", "comm_aiv must be 1 to the 48 cores"),
-    (2, "tile-place{comm-aiv=48}", "together at most the 48 AIV cores of ascend_a3"),
-    (2, "tile-place{comm-aiv=30 vector-aiv=30}", "comm_aiv 30 and vector_aiv 30"),
-    (3, "tile-lower-comm{chunks=0}", "chunks must be 1 to 8, got 0"),
-    (3, "tile-lower-comm{chunks=9}", "chunks must be 1 to 8, got 9"),
-    (4, 'tile-schedule{policy="x"}', "unknown policy 'x'; there are serial,"),
-    (7, "npu-allocate-events{limit=0}", "limit must be 1 to 1024, got 0"),
-    (7, "npu-allocate-events{limit=2000}", "limit must be 1 to 1024, got 2000"),
-    (7, "npu-allocate-events{limit=3}", "the schedule needs 17 events, 9 when all"),
+    ("moe-tile{groups=0}", "groups must be 1 to 2, got 0"),
+    ("moe-tile{groups=-1}", "groups must be 1 to 2, got -1"),
+    ("moe-tile{groups=3}", "groups must be 1 to 2, got 3"),
+    ("moe-tile{row-chunks=0}", "row_chunks must be 1 to 8, got 0"),
+    ("moe-tile{row-chunks=9}", "row_chunks must be 1 to 8, got 9"),
+    ('moe-tile{policy="fastest"}', "unknown policy 'fastest'; there are serial,"),
+    ('moe-tile{policy=""}', "unknown policy ''; there are serial, paper, list"),
+    ("tile-select-gmm{base=0,0,0}", "m = 0 is not a positive multiple of 16"),
+    ("tile-select-gmm{base=16,16,-16}", "k = -16 is not a positive multiple of 16"),
+    ("tile-select-gmm{base=16,16}", "a base tile is m, n, k, got [16, 16]"),
+    ("tile-select-gmm{base=256,256,64}", "L0C"),
+    ("tile-place{aic=0}", "aic must be 1 to the 24 cores of ascend_a3, got 0"),
+    ("tile-place{aic=25}", "aic must be 1 to the 24 cores of ascend_a3, got 25"),
+    ("tile-place{comm-aiv=-1}", "comm_aiv must be 1 to the 48 cores"),
+    ("tile-place{comm-aiv=48}", "together at most the 48 AIV cores of ascend_a3"),
+    ("tile-place{comm-aiv=30 vector-aiv=30}", "comm_aiv 30 and vector_aiv 30"),
+    ("tile-lower-comm{chunks=0}", "chunks must be 1 to 8, got 0"),
+    ("tile-lower-comm{chunks=9}", "chunks must be 1 to 8, got 9"),
+    ('tile-schedule{policy="x"}', "unknown policy 'x'; there are serial,"),
+    ("npu-allocate-events{limit=0}", "limit must be 1 to 1024, got 0"),
+    ("npu-allocate-events{limit=2000}", "limit must be 1 to 1024, got 2000"),
+    ("npu-allocate-events{limit=3}", "the schedule needs 17 events, 9 when all"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("level", "text", "says"), OPTIONS, ids=[o[1] for o in OPTIONS]
-)
-def test_options_out_of_range_are_refused(level: int, text: str, says: str) -> None:
-    message = refusal(parse(level_text("list", level)), text)
-    assert says in message
+@pytest.mark.parametrize(("text", "says"), OPTIONS, ids=[o[0] for o in OPTIONS])
+def test_options_out_of_range_are_refused(text: str, says: str) -> None:
+    names = [step.split("{")[0] for step in steps("list")]
+    level = names.index(text.split("{")[0])
+    assert says in refusal(parse(level_text("list", level)), text)
 
 
 def test_a_refusal_of_a_compiled_file_begins_with_its_line() -> None:
@@ -87,7 +86,7 @@ def test_a_refusal_of_a_compiled_file_begins_with_its_line() -> None:
 @pytest.mark.parametrize("name", PASSES)
 def test_a_module_without_its_program_is_refused(name: str) -> None:
     kind = "npu.program"
-    if name == "moe-tile":
+    if name.startswith("moe-"):
         kind = "moe.layer"
     elif name.startswith("tile-") or name == "npu-insert-flags":
         kind = "tile.program"

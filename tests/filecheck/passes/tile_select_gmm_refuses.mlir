@@ -51,7 +51,7 @@ tile.program @p on "ascend_a3" mode "forward" policy "list" #spec groups [array<
 
 // -----
 
-// CHECK: a gmm reads rows and a weight, got 1
+// CHECK: a gmm reads two regions, got 1
 #spec = {tokens = array<i64: 8>, hidden = 64 : i64, intermediate = 32 : i64, experts = 2 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "balanced"}}
 tile.program @p on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>] row_chunks 1 {
   tile.buffer @recv routed 32 x 16 bf16 workspace

@@ -14,7 +14,10 @@ from hpc.interp.task_steps import COMPUTE, PUT, Floats, Shares
 from hpc.machine.cost import GmmCost, op_cost, vector_share_us
 from hpc.machine.record import Machine
 from hpc.schedule.layer import DTYPE_BYTES
-from hpc.schedule.model import Put, Queue, Region, Schedule, Task
+from hpc.schedule.model import Base, Put, Queue, Region, Schedule, Task
+
+MATRIX_OPS = ("gmm", "gmm_nt", "gmm_tn")
+"""Operators of the cube."""
 
 
 def ceil_div(a: Ints, b: int) -> Ints:
@@ -35,7 +38,7 @@ class Pricer:
         self.machine = machine
         self.ranks = rows.ranks
         self.buffers = {buffer.name: buffer for buffer in schedule.buffers}
-        self._gmm: dict[tuple[object, ...], GmmCost] = {}
+        self._prices: dict[tuple[object, ...], tuple[float, ...]] = {}
 
     def fill(self, queue: Queue, shares: Shares) -> None:
         """Writes work, bytes, tiles and offsets of one queue's shares in place."""
@@ -52,8 +55,8 @@ class Pricer:
             shares.tiles[:, :, s] = held
             if not isinstance(instr, Task):
                 continue
-            if instr.op == "gmm":
-                priced = self._gmm_shares(instr, fresh[i], residue, held)
+            if instr.op in MATRIX_OPS:
+                priced = self._gmm_shares(instr, fresh.get(i), residue, held)
             else:
                 priced = self._vector_shares(instr, tiles[:, i], residue, held)
             shares.work_us[:, :, s], shares.hbm_bytes[:, :, s] = priced
@@ -64,16 +67,29 @@ class Pricer:
         for i, instr in enumerate(queue.code):
             if isinstance(instr, Put):
                 tiles[:, i] = len(self.schedule.groups[instr.group]) * instr.chunks
+            elif isinstance(instr, Task) and instr.op in MATRIX_OPS:
+                m, n, _ = self._gmm_size(instr)
+                tiles[:, i] = ceil_div(m, instr.base.m) * -(-n // instr.base.n)
             elif isinstance(instr, Task):
-                high = ceil_div(self.rows.rows(instr.writes[0]), instr.base.m)
-                tiles[:, i] = high * self._wide(instr)
+                rows = self.rows.rows(instr.writes[0])
+                tiles[:, i] = ceil_div(rows, instr.base.m)
         return tiles
 
-    def _wide(self, task: Task) -> int:
-        """Tiles across the columns of a task's result."""
-        if task.op != "gmm":
-            return 1
-        return -(-self.buffers[task.writes[0].buffer].cols // task.base.n)
+    def _gmm_size(self, task: Task) -> tuple[Ints, int, Ints]:
+        """(rows on each rank, columns, depth on each rank) of a matrix product.
+
+        Rows of an expert are the rows of "gmm" and "gmm_nt", but the depth of "gmm_tn",
+        whose result is the whole matrix on every rank.
+        """
+        rows = self.rows.rows(task.reads[0])
+        if task.op == "gmm_tn":
+            out = self.buffers[task.writes[0].buffer]
+            return np.full_like(rows, out.rows), out.cols, rows
+        weight = self.buffers[task.reads[1].buffer]
+        n, k = weight.cols, weight.rows
+        if task.op == "gmm_nt":
+            n, k = k, n
+        return rows, n, np.full_like(rows, k)
 
     def _residues(self, offset: Ints, team: int) -> Ints:
         """t mod team of the tiles of each core, int64 [ranks, cores]."""
@@ -85,7 +101,7 @@ class Pricer:
         names: dict[Region, int] = {}
         last = np.full(self.ranks, -1, dtype=np.int64)
         for i, instr in enumerate(queue.code):
-            if not isinstance(instr, Task) or instr.op != "gmm":
+            if not isinstance(instr, Task) or instr.op not in ("gmm", "gmm_nt"):
                 continue
             used = self.rows.rows(instr.reads[0]) > 0
             weight = names.setdefault(instr.reads[1], len(names))
@@ -99,46 +115,50 @@ class Pricer:
     def _gmm_shares(
         self,
         task: Task,
-        fresh: npt.NDArray[np.bool_],
+        fresh: npt.NDArray[np.bool_] | None,
         residue: Ints,
         held: Ints,
     ) -> tuple[Floats, Floats]:
-        """(time, HBM bytes) of each core, by its count of whole and cut tiles."""
-        rows = self.rows.rows(task.reads[0])
-        weight = self.buffers[task.reads[1].buffer]
-        n, team = weight.cols, residue.shape[1]
-        wide = -(-n // task.base.n)
-        high = ceil_div(rows, task.base.m)
-        edge_m = np.where(rows > 0, rows - (high - 1) * task.base.m, 0)
-        edge_n = n - (wide - 1) * task.base.n
-        cost = self._gmm_cost(task, weight.rows)
-        before = share_counts((high * (wide - 1))[:, None], residue, team)
+        """(time, HBM bytes) of each core, by its count of whole and cut tiles.
+
+        `fresh`: whether the weights come from HBM; None if there are none.
+        """
+        m, n, depth = self._gmm_size(task)
+        base, dtype = task.base, self.buffers[task.writes[0].buffer].dtype
+        wide, high = -(-n // base.n), ceil_div(m, base.m)
+        before = share_counts((high * (wide - 1))[:, None], residue, residue.shape[1])
         low, corner = _bottom_tiles(high, wide, residue)
         right = held - before - corner
-        whole = before - low
+        sizes = zip(m.tolist(), depth.tolist(), strict=True)
+        price = np.array([self._tile_prices(base, *mk, n, dtype) for mk in sizes])
+        kinds = (before - low, right, low, corner, held > 0)
         time = np.zeros(held.shape)
-        time += whole * cost.tile_us(task.base.m, min(task.base.n, n))[0]
-        time += right * cost.tile_us(task.base.m, edge_n)[0]
-        drain = np.zeros(self.ranks)
-        fill = np.zeros(self.ranks)
-        for r, m in enumerate(edge_m.tolist()):
-            if not m:
-                continue
-            top = task.base.m if high[r] > 1 else m
-            time[r] += low[r] * cost.tile_us(m, task.base.n)[0]
-            time[r] += corner[r] * cost.tile_us(m, edge_n)[0]
-            drain[r] = cost.tile_us(top, min(task.base.n, n))[1]
-            fill[r] = cost.fill_us(top, min(task.base.n, n))
-        time += np.where(held > 0, (drain + fill)[:, None], 0.0)
-        moved = rows * (weight.rows + n) + np.where(fresh, weight.rows * n, 0)
-        return time, _spread(moved * DTYPE_BYTES[weight.dtype], high * wide, held)
+        for k, count in enumerate(kinds):
+            time += count * price[:, k, None]
+        moved = m * n
+        if fresh is None:
+            moved += depth * (m + n)
+        else:
+            moved += m * depth + np.where(fresh, depth * n, 0)
+        return time, _spread(moved * DTYPE_BYTES[dtype], high * wide, held)
 
-    def _gmm_cost(self, task: Task, k: int) -> GmmCost:
-        dtype = self.buffers[task.reads[1].buffer].dtype
-        key = (task.base, k, dtype)
-        if key not in self._gmm:
-            self._gmm[key] = GmmCost(self.machine, task.base, k, dtype)
-        return self._gmm[key]
+    def _tile_prices(
+        self, base: Base, m: int, k: int, n: int, dtype: str
+    ) -> tuple[float, ...]:
+        """Time of a whole tile, one cut at the right, at the bottom, at both, and of
+        what every core has once: its first loads and its last store."""
+        if not m:
+            return (0.0,) * 5
+        found = self._prices.get((base, m, k, n, dtype))
+        if found is None:
+            cost = GmmCost(self.machine, base, k, dtype)
+            top, left = min(base.m, m), min(base.n, n)
+            edge_m, edge_n = (m - 1) % base.m + 1, (n - 1) % base.n + 1
+            sizes = (top, left), (top, edge_n), (edge_m, left), (edge_m, edge_n)
+            times = [cost.tile_us(*size)[0] for size in sizes]
+            ends = cost.tile_us(top, left)[1] + cost.fill_us(top, left)
+            found = self._prices[base, m, k, n, dtype] = (*times, ends)
+        return found
 
     def _vector_shares(
         self, task: Task, tiles: Ints, residue: Ints, held: Ints
@@ -151,23 +171,24 @@ class Pricer:
         short = np.where(rows > 0, tiles * task.base.m - rows, 0)
         owns_last = (tiles[:, None] > 0) & (residue == (tiles[:, None] - 1) % team)
         mine = held * task.base.m - np.where(owns_last, short[:, None], 0)
-        read_cols, row_bytes = self._row_reads(task)
-        row_bytes += written.cols * DTYPE_BYTES[written.dtype]
+        read_cols, read_bytes = self._per_row(task, task.reads)
+        write_cols, write_bytes = self._per_row(task, task.writes)
+        row_bytes = read_bytes + write_bytes
         unique, inverse = np.unique(mine, return_inverse=True)
         price = [
             vector_share_us(
-                self.machine, task.op, n * read_cols, n * written.cols, written.dtype
+                self.machine, task.op, n * read_cols, n * write_cols, written.dtype
             )
             for n in unique.tolist()
         ]
         table = np.array(price, dtype=np.float64)
         return table[inverse].reshape(mine.shape), mine.astype(np.float64) * row_bytes
 
-    def _row_reads(self, task: Task) -> tuple[int, int]:
-        """(elements, bytes) that one row of a vector task's result reads."""
+    def _per_row(self, task: Task, regions: tuple[Region, ...]) -> tuple[int, int]:
+        """(elements, bytes) of `regions` for one row of a vector task's result."""
         to_token = self.buffers[task.writes[0].buffer].space == "token"
         elements = size = 0
-        for region in task.reads:
+        for region in regions:
             buffer = self.buffers[region.buffer]
             # A token's row comes from all its slots.
             slots = self.schedule.layer.top_k

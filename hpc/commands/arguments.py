@@ -178,20 +178,18 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-fold",
         action="store_true",
-        help="simulate every rank, also where one provably stands for all",
+        help="simulate every rank, also where one stands for all",
     )
     parser.add_argument(
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="event loop: plain Python, or compiled by numba (same numbers, faster "
-        "from about a million task instances; default: auto)",
+        help="event loop: plain, or compiled by numba (same numbers; default: auto)",
     )
     parser.add_argument(
         "--sensitivity",
         action="store_true",
-        help="report how latency and the ranking of policies (all, unless named) move "
-        "with jitter, other tie orders and other values of assumed constants",
+        help="report how latencies and ranking move with jitter and assumed constants",
     )
     parser.add_argument(
         "--inject",

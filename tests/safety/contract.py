@@ -167,6 +167,13 @@ def too_small(s: Schedule, rows: Sequence[int]) -> Iterator[str]:
             )
 
 
+def differing_programs(programs: Sequence[Schedule]) -> Iterator[str]:
+    """Ranks whose queues are not those of rank 0: all ranks run the same program."""
+    for rank, s in enumerate(programs[1:], 1):
+        if s.queues != programs[0].queues:
+            yield f"rank {rank} runs another program than rank 0"
+
+
 def differing_globals(programs: Sequence[Schedule]) -> Iterator[str]:
     """Ranks that do not agree on what all ranks must share."""
     first = programs[0]

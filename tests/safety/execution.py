@@ -125,6 +125,7 @@ class Execution:
         self.value = list(self.cells.initial)
         self.writes: list[_Write | None] = [None] * len(self.value)
         self.readers: list[dict[int, int]] = [{} for _ in self.value]
+        self.used = bytearray(len(self.value))
         self.outcome = Outcome()
         self.reported: set[tuple[str, int, int]] = set()
 
@@ -256,6 +257,7 @@ class Execution:
             self._wrong(core, "reads what an earlier launch wrote to", cell)
         else:
             write.read = True
+            self.used[cell] = 1
         self.readers[cell][core] = clock[core]
 
     def _write(self, core: int, cell: int, put: bool) -> None:
@@ -302,7 +304,7 @@ class Execution:
                 self.outcome.late.append(
                     f"rank {rank} may end before {self._name(write.core)} writes to it"
                 )
-            elif not write.read and not self.cells.is_output[cell]:
+            elif not self.used[cell] and not self.cells.is_output[cell]:
                 self._wrong(write.core, "writes what nobody reads,", cell)
         for (rank, event), got in self.signals.items():
             if any(ends[rank][core] < when for core, when in got.sent):

@@ -212,8 +212,15 @@ def _changed(s: Schedule, rng: Random, region: Region) -> Region:
         return replace(region, expert=_other(rng, s.layer.local_experts, region.expert))
     if what == 1:
         return replace(region, part=_other(rng, len(s.groups), region.part))
+    # One input in place of another is another layer, not a fault of its schedule.
     buffer = s.buffer(region.buffer)
-    same = [b.name for b in s.buffers if b.space == buffer.space and b != buffer]
+    same = [
+        b.name
+        for b in s.buffers
+        if b.space == buffer.space
+        and b != buffer
+        and (b.role, buffer.role) != ("input", "input")
+    ]
     return replace(region, buffer=rng.choice(same)) if same else region
 
 

@@ -17,6 +17,7 @@ from tests.safety.contract import (
     broken_joins,
     broken_rules,
     differing_globals,
+    differing_programs,
     too_small,
 )
 from tests.safety.execution import Execution, Outcome
@@ -80,9 +81,13 @@ class Oracle:
             own = max(self._tiles[0].at.routed, key=len)
             for text in too_small(programs[0], [len(own)]):
                 return Verdict("illegal", text)
-            return self._judge_tables(programs)
+            verdict = self._judge_tables(programs)
         except Illegal as error:
             return Verdict("illegal", str(error))
+        # Last, so that what goes wrong because of it is named first.
+        for text in differing_programs(programs) if verdict.safe else ():
+            return Verdict("illegal", text)
+        return verdict
 
     def _judge_tables(self, programs: Sequence[Schedule]) -> Verdict:
         """Every table alone; then each followed by another, or by itself."""

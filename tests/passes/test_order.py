@@ -156,13 +156,14 @@ def test_an_impossible_number_of_groups_is_an_error(groups: int) -> None:
     st.integers(1, 512),
     st.floats(0, 1e6),
     st.sampled_from((1, 16, 1024)),
+    st.sampled_from(sorted(EVENTS_PER_PART)),
 )
 def test_chosen_groups_fit_ranks_and_counters(
-    ep: int, experts: int, rows: float, limit: int
+    ep: int, experts: int, rows: float, limit: int, mode: str
 ) -> None:
-    groups = choose_groups(ep, experts, rows, limit)
+    groups = choose_groups(ep, experts, rows, limit, mode)
     assert 1 <= groups <= ep
-    assert groups == 1 or EVENTS_PER_PART * experts * groups < limit
+    assert groups == 1 or EVENTS_PER_PART[mode] * experts * groups < limit
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.floats(0, 1e5))

@@ -14,7 +14,7 @@
 // CHECK-NEXT:  }
 // GENERIC-LABEL: "moe.layer"()
 // GENERIC-SAME:  <{sym_name = "standard", machine = "ascend_a3", mode = "forward", spec = {tokens = array<i64: 8, 8>}}> ({
-// GENERIC:       "moe.dispatch"(%x) : (tensor<8x64xbf16>) -> !moe.routed<2x?x64xbf16>
+// GENERIC:       "moe.dispatch"(%x) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<8x64xbf16>) -> !moe.routed<2x?x64xbf16>
 // GENERIC-NEXT:  "moe.gmm"(%recv, %w_up) : (!moe.routed<2x?x64xbf16>, tensor<2x64x64xbf16>) -> !moe.routed<2x?x64xbf16>
 // GENERIC-NEXT:  "moe.swiglu"(%h) : (!moe.routed<2x?x64xbf16>) -> !moe.routed<2x?x32xbf16>
 // GENERIC-NEXT:  "moe.gmm"(%a, %w_down)
@@ -39,7 +39,7 @@ moe.layer @standard on "ascend_a3" mode "forward" {tokens = array<i64: 8, 8>} {
 // CHECK:         %recv = moe.dispatch %x scale %router : !moe.slots<8x2x1xf32> : tensor<8x64xf16> -> !moe.routed<2x?x64xf16>
 // CHECK:         %out = moe.reduce %back : !moe.slots<8x2x64xf16> -> tensor<8x64xf16>
 // GENERIC-LABEL: weights_at_input
-// GENERIC:       "moe.dispatch"(%x, %router) : (tensor<8x64xf16>, !moe.slots<8x2x1xf32>)
+// GENERIC:       "moe.dispatch"(%x, %router) <{operandSegmentSizes = array<i32: 1, 1, 0>}> : (tensor<8x64xf16>, !moe.slots<8x2x1xf32>)
 moe.layer @weights_at_input on "ascend_a3" mode "forward" {} {
 ^bb0(%x : tensor<8x64xf16>, %router : !moe.slots<8x2x1xf32>):
   %recv = moe.dispatch %x scale %router : !moe.slots<8x2x1xf32> : tensor<8x64xf16> -> !moe.routed<2x?x64xf16>

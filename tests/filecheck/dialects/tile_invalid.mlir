@@ -73,7 +73,7 @@ tile.buffer @x heap 8 x 64 bf16 input
 
 // -----
 
-// CHECK: role must be one of input, weight, workspace, output, got scratch
+// CHECK: role must be one of input, weight, saved, workspace, output, got scratch
 tile.buffer @x token 8 x 64 bf16 scratch
 
 // -----

@@ -4,7 +4,7 @@
 // RUN: xdsl-opt %S/../dialects/tile_ops.mlir --split-input-file --print-op-generic | %mlir-opt --allow-unregistered-dialect --split-input-file | filecheck %s --check-prefix=TILE
 // RUN: xdsl-opt %S/../dialects/npu_ops.mlir --split-input-file --print-op-generic | %mlir-opt --allow-unregistered-dialect --split-input-file | filecheck %s --check-prefix=NPU
 // MOE:  "moe.layer"() <{machine = "ascend_a3"
-// MOE:  "moe.dispatch"(%{{.*}}) : (tensor<8x64xbf16>) -> !moe.routed<2x?x64xbf16>
+// MOE:  "moe.dispatch"(%{{.*}}) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<8x64xbf16>) -> !moe.routed<2x?x64xbf16>
 // TILE: "tile.program"() <{groups = [array<i64: 0>, array<i64: 1, 2>]
 // TILE: "tile.task"(%{{.*}}, %{{.*}}) <{base = array<i64: 16>
 // NPU:  "npu.program"() <{groups = [array<i64: 0>, array<i64: 1>]

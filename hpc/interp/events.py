@@ -6,13 +6,15 @@ work; `event_set_us` per Set, after which the signal travels `event_visible_us`.
 
 - Compute occupies its core for the larger of its own time and its HBM transfer.
 - A put tile reads HBM and drives the egress link of its rank; the core is busy until
-  both are done, plus `put_issue_us`. One hop after it began, it starts to occupy the
-  ingress link and HBM of the destination: bandwidth there is booked at arrival, so a
-  transfer that comes late never blocks one that came earlier. It is delivered, and its
-  signal on its way, when every leg is done. An own-rank put is one copy in HBM. A put
-  without a signal holds its core until delivery, so that a barrier covers it.
+  both and its arithmetic are done, plus `put_issue_us`. One hop after it began, it
+  starts to occupy the ingress link and HBM of the destination: bandwidth there is
+  booked at arrival, so a transfer that comes late never blocks one that came earlier.
+  It is delivered, and its signal on its way, when every leg is done. An own-rank put is
+  one copy in HBM. A put without a signal holds its core until delivery, so that a
+  barrier covers it.
 - HBM and links are shared equally (`join`, `wake`) or served first come, first served
-  (`book`). Puts draw from HBM at most at a core's put rate.
+  (`book`). Puts draw from HBM at most at a core's put rate, and as much again for a
+  second row to multiply with.
 - A collective moves at `collective_gbps` instead, with no limit per core.
 - A barrier opens `sync_all_us` after the last arrival, later if it launches a kernel.
   Every program starts with a kernel launch.
@@ -308,15 +310,16 @@ def send(s: State, sent: int, tile: int, now: float) -> None:
             go_on(s, sent, now)
         return
     flow = s.cores + 2 * sent
-    weight = hbm_weight(s, tile)
+    put = s.put_of[tile]
+    weight = s.uncapped if s.collective[put] else s.pull_weight[put]
     if not remote:
         s.send_left[sent] = 1
         s.recv_left[sent] = 1
-        join(s, rank, now, 2 * size, weight, flow)
+        join(s, rank, now, 2 * size + s.put_extra[sent], weight, flow)
         return
     s.send_left[sent] = 2
     s.recv_left[sent] = 3
-    join(s, rank, now, size, weight, flow)
+    join(s, rank, now, size + s.put_extra[sent], weight, flow)
     link(s, s.ranks + rank, tile, now, size, flow)
     push_event(s.events, (now + s.hop_us, s.key_put + sent))
 
@@ -324,13 +327,16 @@ def send(s: State, sent: int, tile: int, now: float) -> None:
 def send_in_turn(s: State, sent: int, tile: int, now: float) -> None:
     """The same with bandwidths that serve first come, first served."""
     size, rank, remote = s.put_bytes[sent], sent % s.ranks, s.shift[tile] != 0
-    done = book(s, rank, now, size if remote else 2 * size)
+    moved = size if remote else 2 * size
+    done = book(s, rank, now, moved + s.put_extra[sent])
     if remote:
         moved = book(s, s.ranks + rank, now, link_bytes(s, tile, size))
         done = done if done > moved else moved
     if not s.collective[s.put_of[tile]]:
         alone = now + size / s.put_core_rate
         done = done if done > alone else alone
+    worked = now + s.put_work_us[sent]
+    done = done if done > worked else worked
     s.sent_at[sent] = done
     s.ready[sent] = done
     if s.signalled[s.put_of[tile]]:
@@ -382,11 +388,13 @@ def end_leg(s: State, leg: int, now: float) -> None:
         s.send_left[sent] -= 1
         if s.send_left[sent]:
             return
-        s.sent_at[sent] = now
+        worked = s.began[sent] + s.put_work_us[sent]
+        done = now if now > worked else worked
+        s.sent_at[sent] = done
         tile = sent // s.ranks
-        s.ready[sent] = now + s.hop_us if s.shift[tile] != 0 else now
+        s.ready[sent] = done + s.hop_us if s.shift[tile] != 0 else done
         if s.signalled[s.put_of[tile]]:
-            go_on(s, sent, now)
+            go_on(s, sent, done)
     s.recv_left[sent] -= 1
     if not s.recv_left[sent]:
         deliver(s, sent, now)

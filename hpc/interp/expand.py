@@ -6,8 +6,10 @@ core of a team has the same steps; what differs is its share of the work. Shares
 
 Bytes charged to HBM: rows of a GMM once per instruction and its result once; weights of
 an expert once per instruction, unless the previous GMM of that queue used the same ones
-and they fit L2; operands and results of a vector task once. Each core pays in
-proportion to its tiles: the cores of a die share through L2.
+and they fit L2; both operands and the result of a gradient of weights once; operands
+and results of a vector task once. Each core pays in proportion to its tiles: the cores
+of a die share through L2. A put with a dot product reads a second row and writes the
+product, at its source.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ import numpy.typing as npt
 from hpc.interp.pricing import Pricer
 from hpc.interp.rows import Ints, RowTable
 from hpc.interp.task_steps import Floats, Shares, queue_steps
+from hpc.machine.cost import vector_compute_us
 from hpc.machine.record import Machine
 from hpc.schedule.layer import DTYPE_BYTES
-from hpc.schedule.model import Put, Schedule
+from hpc.schedule.model import Buffer, Put, Schedule
 
 
 @dataclass(slots=True)
@@ -31,13 +34,19 @@ class PutTiles:
     """All tiles of all puts of one rank's program, in program order by queue.
 
     `first[q, i]` is the first tile of put instruction i of queue q. Per tile: `shift`
-    (destination = rank + shift), `combine`, and `bytes` as float64 [ranks, tiles].
+    (destination = rank + shift), `combine`, and as float64 [ranks, tiles]: `bytes` that
+    it moves, `extra_bytes` that its source reads and writes beside them, and `work_us`
+    of arithmetic (scaling, dot product) on its core, which runs behind the transfer.
+    `pull` has one number per put instruction: bytes at the source over bytes moved.
     """
 
     first: dict[tuple[int, int], int]
     shift: Ints
     combine: npt.NDArray[np.bool_]
     bytes: Floats
+    extra_bytes: Floats
+    work_us: Floats
+    pull: list[float]
 
 
 @dataclass(slots=True)
@@ -89,16 +98,20 @@ def expand(
     pricer = Pricer(schedule, rows, machine)
     for queue, shares in zip(schedule.queues, queues, strict=True):
         pricer.fill(queue, shares)
-    return Expanded(rows, work_us, hbm_bytes, queues, _put_tiles(schedule, rows))
+    return Expanded(
+        rows, work_us, hbm_bytes, queues, _put_tiles(schedule, rows, machine)
+    )
 
 
-def _put_tiles(schedule: Schedule, rows: RowTable) -> PutTiles:
+def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles:
     """Destination and bytes of every put tile of every rank."""
     first: dict[tuple[int, int], int] = {}
-    shifts: list[npt.NDArray[np.int64]] = []
-    sizes: list[Floats] = []
+    shifts: list[npt.NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+    empty = np.zeros((rows.ranks, 0))
+    columns: tuple[list[Floats], ...] = ([empty], [empty], [empty])
     combine: list[bool] = []
-    row_bytes = {b.name: b.cols * DTYPE_BYTES[b.dtype] for b in schedule.buffers}
+    pull: list[float] = []
+    buffers = {buffer.name: buffer for buffer in schedule.buffers}
     for q, queue in enumerate(schedule.queues):
         for i, put in enumerate(queue.code):
             if not isinstance(put, Put):
@@ -110,15 +123,33 @@ def _put_tiles(schedule: Schedule, rows: RowTable) -> PutTiles:
             n = table[:, put.expert, ks]
             bounds = np.arange(put.chunks + 1) * n[:, :, None] // put.chunks
             tile_rows = np.diff(bounds).reshape(len(n), -1).astype(np.float64)
-            sizes.append(tile_rows * row_bytes[put.dest.buffer])
+            row = _put_row(put, buffers, machine)
+            for column, one in zip(columns, row, strict=True):
+                column.append(tile_rows * one)
+            pull.append(1 + row[1] / row[0])
             shifts.append(np.repeat(-ks if back else ks, put.chunks))
             combine += [back] * (len(ks) * put.chunks)
-    if not sizes:
-        empty = np.zeros((rows.ranks, 0))
-        return PutTiles(first, np.zeros(0, np.int64), np.zeros(0, np.bool_), empty)
     return PutTiles(
         first,
         np.concatenate(shifts),
         np.array(combine, dtype=np.bool_),
-        np.concatenate(sizes, axis=1),
+        *(np.concatenate(column, axis=1) for column in columns),
+        pull,
     )
+
+
+def _put_row(
+    put: Put, buffers: dict[str, Buffer], machine: Machine
+) -> tuple[int, int, float]:
+    """(bytes moved, further bytes at the source, microseconds) of one row of a put."""
+    dest = buffers[put.dest.buffer]
+    cols, dtype = dest.cols, dest.dtype
+    extra, work_us = 0, 0.0
+    for region in put.dot:
+        buffer = buffers[region.buffer]
+        extra += buffer.cols * DTYPE_BYTES[buffer.dtype]
+    if put.scale:
+        work_us += vector_compute_us(machine, "scale", cols, cols, dtype)
+    if put.dot:
+        work_us += vector_compute_us(machine, "dot", cols, 0, dtype)
+    return cols * DTYPE_BYTES[dtype], extra, work_us

@@ -54,9 +54,10 @@ class State:
         "delivered", "done_us", "end", "events", "fetch_us", "flows", "hbm_bytes",
         "hbm_core_rate", "hop_us", "issue_us", "key_put", "last", "launch_us", "left",
         "member", "next_tile", "next_waiter", "open_at", "per_rank", "plan_barrier",
-        "plan_gate", "plan_put", "plan_signals", "poll_us", "pools", "pos", "put_bytes",
-        "put_core", "put_core_rate", "put_first", "put_of", "put_offset", "put_signals",
-        "put_team", "put_tiles", "put_weight", "rank_of", "ranks", "ready", "recv_left",
+        "plan_gate", "plan_put", "plan_signals", "poll_us", "pools", "pos",
+        "pull_weight", "put_bytes", "put_core", "put_core_rate", "put_extra",
+        "put_first", "put_of", "put_offset", "put_signals", "put_team", "put_tiles",
+        "put_weight", "put_work_us", "rank_of", "ranks", "ready", "recv_left",
         "send_left", "sent_at", "set_us", "shared", "shift", "signalled", "signals",
         "start", "stop", "stretch", "to_plan", "uncapped", "waiter", "work_us",
     )  # fmt: skip
@@ -173,12 +174,17 @@ class State:
             self.put_signals.append(len(self.signals))
             self.collective.append(put.transport == "collective")
             self.signalled.append(put.event is not None)
+        # A put that reads a second row takes a second share, up to a whole core's.
+        shares = (dyadic(self.put_weight * pull) for pull in work.puts.pull)
+        self.pull_weight = array("d", [min(1.0, share) for share in shares])
         self._init_tiles(work)
 
     def _init_tiles(self, work: Expanded) -> None:
         count = self.ranks * len(work.puts.shift)
         self.shift: list[int] = work.puts.shift.tolist()
         self.put_bytes = array("d", work.puts.bytes.T.tobytes())
+        self.put_extra = array("d", work.puts.extra_bytes.T.tobytes())
+        self.put_work_us = array("d", work.puts.work_us.T.tobytes())
         self.next_tile = [0] * self.cores
         self.put_core = array("i", bytes(4 * count))
         self.send_left, self.recv_left = bytearray(count), bytearray(count)

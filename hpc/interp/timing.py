@@ -260,7 +260,8 @@ def _check_bytes(run: Run, layer_us: float) -> None:
     if abs(sent - received) > TOLERANCE * max(sent, 1.0):
         raise ConservationError(f"egress carried {sent} bytes, ingress {received}")
     expected = sum(float(queue.hbm_bytes.sum()) for queue in run.work.queues)
-    expected += 2 * float(run.work.puts.bytes.sum())
+    puts = run.work.puts
+    expected += 2 * float(puts.bytes.sum()) + float(puts.extra_bytes.sum())
     moved = float(run.served[0].sum())
     if abs(expected - moved) > TOLERANCE * max(expected, 1.0):
         raise ConservationError(f"HBM moved {moved} bytes, tasks need {expected}")

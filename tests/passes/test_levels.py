@@ -40,7 +40,7 @@ MLIR_OPT = (
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(specs(), st.sampled_from(POLICIES))
 def test_every_level_reads_back_as_printed(text: str, policy: str) -> None:
     """Text, parse, print: identical, custom and generic, with and without locations."""

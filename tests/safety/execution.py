@@ -39,6 +39,8 @@ CoreId = tuple[int, int, int]
 class Outcome:
     """What went wrong in an execution; all empty if nothing did.
 
+    `unread` are cells that were written for nobody. A token that chooses no expert has
+    some; only cells that are there for every table are a fault (see `oracle`).
     `arrived[rank][event]` counts signals; `outputs[rank]` are the values at the end.
     """
 
@@ -47,6 +49,7 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     mixed: list[str] = field(default_factory=list)
+    unread: set[int] = field(default_factory=set)
     arrived: list[dict[int, int]] = field(default_factory=list)
     outputs: list[list[int]] = field(default_factory=list)
 
@@ -305,7 +308,7 @@ class Execution:
                     f"rank {rank} may end before {self._name(write.core)} writes to it"
                 )
             elif not self.used[cell] and not self.cells.is_output[cell]:
-                self._wrong(write.core, "writes what nobody reads,", cell)
+                self.outcome.unread.add(cell)
         for (rank, event), got in self.signals.items():
             if any(ends[rank][core] < when for core, when in got.sent):
                 self.outcome.late.append(

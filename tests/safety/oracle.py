@@ -92,10 +92,16 @@ class Oracle:
     def _judge_tables(self, programs: Sequence[Schedule]) -> Verdict:
         """Every table alone; then each followed by another, or by itself."""
         count = len(self.tables)
+        unread: set[int] | None = None
         for t in range(count):
-            verdict = self._verdict(self._run(programs, (t,)), programs, t)
+            outcome = self._run(programs, (t,))
+            verdict = self._verdict(outcome, programs, t)
             if not verdict.safe:
                 return replace(verdict, text=f"table {t}: {verdict.text}")
+            if any(-1 not in slots for table in self.tables[t] for slots in table):
+                unread = outcome.unread & (outcome.unread if unread is None else unread)
+        if unread:
+            return Verdict("wrong", f"nobody ever reads {len(unread)} cells written")
         pairs = [(t, (t + 1) % count) for t in range(count)]
         for pair in [*pairs, (0, 0)]:
             text = self._relaunch(self._run(programs, pair), pair[1])

@@ -23,6 +23,7 @@ from hpc.schedule.checks import (
     references,
     relaunch,
     traffic,
+    uses,
 )
 from hpc.schedule.checks.clocks import Clocks
 from hpc.schedule.checks.index import Index, Limits
@@ -94,6 +95,10 @@ def _structure(subject: Subject) -> list[Violation]:
     return found
 
 
+def _coverage(subject: Subject) -> list[Violation]:
+    return coverage.check_coverage(subject.index) + uses.check_uses(subject.index)
+
+
 def _bytes(subject: Subject) -> list[Violation]:
     assert subject.counts is not None
     return check_bytes(subject.s, subject.counts)
@@ -108,8 +113,8 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "coverage",
-        lambda subject: coverage.check_coverage(subject.index),
-        "every part that matters is written exactly once",
+        _coverage,
+        "every part that matters is written exactly once, and read",
     ),
     Check(
         "bytes",
@@ -148,6 +153,7 @@ RULES: dict[str, str] = {
     **ranks.RULES,
     **deadlock.RULES,
     **coverage.RULES,
+    **uses.RULES,
     **traffic.RULES,
     **events.RULES,
     **races.RULES,

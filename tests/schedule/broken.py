@@ -187,8 +187,16 @@ FAULTS: dict[str, tuple[Schedule, str]] = {
     # Coverage.
     "written-never": (h_is_never_written(), r"reads h\[0,0\], which nothing writes"),
     "written-twice": (
-        inserted(S, AIC_Q, 2, S.queues[AIC_Q].code[UP]),
-        r"h\[0,0\] is written 2 times",
+        inserted(S, COMM_Q, 1, S.queues[COMM_Q].code[0]),
+        r"recv\[0,0\] is written 2 times",
+    ),
+    "written-unread": (
+        edited(S, AIC_Q, DOWN, reads=(Region("a", 0, 1), Region("w_down", 0))),
+        r"writes a\[0,0\], which nothing reads",
+    ),
+    "input-unread": (
+        with_buffers(S, replace(S.buffer("x"), name="z")),
+        r"nothing reads z\[0,0\] \(role input\)",
     ),
     "input-written": (
         inserted(S, VEC_Q, 14, Task("add", (NOTE, NOTE), (Region("x"),), Base(1))),

@@ -51,6 +51,12 @@ def early_reduce() -> Schedule:
     return moved(SERIAL, 1, 17, 16)
 
 
+def recomputed() -> Schedule:
+    """The first GMM of a serial schedule runs twice, a barrier in between."""
+    s = inserted(SERIAL, 0, 1, SERIAL.queues[0].code[1])
+    return inserted(inserted(s, 0, 2, Barrier("rank")), 1, 5, Barrier("rank"))
+
+
 RELU = Task("relu", (Region("recv", 0, 0),), (Region("recv", 0, 0),), Base(8))
 LATE_PUT = replace(S.queues[COMM_Q].code[1], event=None)
 
@@ -79,6 +85,10 @@ RACY: dict[str, tuple[Schedule, str]] = {
         early_reduce(),
         r"reads back\[0,0\] and 3 more parts, which a put without signal writes|"
         r"reads back\[0,0\], which a put without signal writes",
+    ),
+    "overwritten-unread": (
+        recomputed(),
+        r"queue 0 instruction 3 overwrites h\[0,0\] of queue 0 instruction 1, which",
     ),
     "read-too-early": (
         moved(SERIAL, 1, 6, 4),

@@ -22,6 +22,7 @@ from typing import Literal
 from hpc.schedule.checks.clocks import Clocks
 from hpc.schedule.checks.index import Index, Place, reads_of, writes_of
 from hpc.schedule.checks.offsets import reached
+from hpc.schedule.checks.shares import in_place, same_cores
 from hpc.schedule.model import Barrier, Instr, Put, Region
 
 Part = tuple[str, int, int]
@@ -30,11 +31,15 @@ Part = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An instruction touches a part: on its own rank, or on others ("land")."""
+    """An instruction touches a part: on its own rank, or on others ("land").
+
+    `region` is what it names; the part is in it.
+    """
 
     place: Place
     instr: Instr
     how: Literal["read", "write", "land"]
+    region: Region
 
     @property
     def writes(self) -> bool:
@@ -50,10 +55,10 @@ def accesses(index: Index) -> dict[Part, list[Access]]:
     for place, instr in index.places():
         for region in dict.fromkeys(reads_of(instr)):
             if region.buffer in written:
-                _add(index, found, region, Access(place, instr, "read"))
+                _add(index, found, region, Access(place, instr, "read", region))
         for region in dict.fromkeys(writes_of(instr)):
             how = "land" if _lands(instr, region) else "write"
-            _add(index, found, region, Access(place, instr, how))
+            _add(index, found, region, Access(place, instr, how, region))
     return found
 
 
@@ -97,7 +102,7 @@ class Ordered:
             return self.landed(b.place, a.place)
         done = self.clocks.done(b.place, a.place)
         if b.how != "land":
-            return bool(done & 1)
+            return bool(done & 1) or self._by_core(a, b)
         assert isinstance(b.instr, Put)
         if a.how == "land":
             return self._rewritten(done, a, b)
@@ -105,6 +110,13 @@ class Ordered:
         return done & target == target or (
             self.answers(a, b) and self.landed(b.place, a.place)
         )
+
+    def _by_core(self, a: Access, b: Access) -> bool:
+        """The order of a core's own list will do, because rows stay on their core."""
+        if a.place == b.place:
+            reads_first = a.how == "read" and b.how == "write"
+            return reads_first and in_place(a.instr, a.region)
+        return same_cores(self.clocks.index, a.place, b.place)
 
     def targets(self, put: Put) -> int:
         """Mask of the ranks that a put writes to."""

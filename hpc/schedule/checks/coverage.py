@@ -8,13 +8,13 @@ import numpy as np
 
 from hpc.schedule.checks.index import Index, Place, Violation, reads_of, writes_of
 from hpc.schedule.layout import Ints
-from hpc.schedule.model import Buffer, Region
+from hpc.schedule.model import Buffer, Put, Region
 from hpc.schedule.render import render_region
 
 CHECK = "coverage"
 RULES = {
     "written-never": "A part that is read, or belongs to the output, is written.",
-    "written-twice": "No part is written by two instructions.",
+    "written-twice": "Outputs, and parts that puts write, are written once.",
     "input-written": "Nothing writes an input, a weight or a saved tensor.",
     "no-output": "A schedule has an output.",
 }
@@ -64,7 +64,7 @@ def _inputs(
 def _overlaps(
     index: Index, table: Ints, buffer: Buffer, written: list[tuple[Place, Region]]
 ) -> Iterator[Violation]:
-    if not (table > 1).any():
+    if not (table > 1).any() or _reusable(index, buffer, written):
         return
     by_part: dict[tuple[int, int], list[Place]] = {}
     for place, region in written:
@@ -80,6 +80,15 @@ def _overlaps(
                 places[1],
                 witness=tuple(index.text(place) for place in places),
             )
+
+
+def _reusable(
+    index: Index, buffer: Buffer, written: list[tuple[Place, Region]]
+) -> bool:
+    """Local workspace may be written again; the check of races sees to the order."""
+    return buffer.role == "workspace" and not any(
+        isinstance(index.instr(place), Put) for place, _ in written
+    )
 
 
 def _holes(

@@ -25,6 +25,7 @@ RULES = {
     "race-put-write": "A put does not land in rows that a local task writes.",
     "race-put-over-read": "A put does not land in rows that are still read.",
     "put-unfenced": "A world barrier is between a put without signal and its reader.",
+    "overwritten-unread": "A value is read before its rows are written again.",
     "read-too-early": "A read does not come before every write of its rows.",
     "put-unfinished": "A rank's launch ends only when all that was put to it is there.",
 }
@@ -68,9 +69,27 @@ def _conflicts(
         for second in writers[n + 1 :]:
             if not ordered.over(first, second) and not ordered.over(second, first):
                 yield _write_code(first, second), first, second
+    if len(writers) > 1:
+        yield from _lost_values(ordered, writers, touching)
     for reader in touching:
         if not reader.writes:
             yield from _reads(ordered, writers, reader)
+
+
+def _lost_values(
+    ordered: Ordered, writers: list[Access], touching: list[Access]
+) -> Iterator[tuple[str, Access, Access]]:
+    """Writes that the next one overwrites before anybody has read them."""
+    readers = [access for access in touching if not access.writes]
+    for first in writers:
+        for second in writers:
+            if first is second or not ordered.over(first, second):
+                continue
+            if not any(
+                ordered.over(first, reader) and ordered.over(reader, second)
+                for reader in readers
+            ):
+                yield "overwritten-unread", first, second
 
 
 def _reads(
@@ -108,6 +127,7 @@ _WORDS = {
     "race-put-over-read": "{second} may still read {part} when {first} overwrites it",
     "put-unfenced": "{second} reads {part}, which a put without signal writes, "
     "with no world barrier in between",
+    "overwritten-unread": "{second} overwrites {part} of {first}, which nobody read",
     "read-too-early": "{second} reads {part} before {first} writes it",
 }
 

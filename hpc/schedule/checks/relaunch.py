@@ -101,7 +101,7 @@ def _overwritten(
     put: Put,
 ) -> Iterator[Violation]:
     experts, parts = index.part_range(put.dest)
-    mine = Access(at, put, "land")
+    mine = Access(at, put, "land", put.dest)
     open_: dict[Place, None] = {}
     for e in experts:
         for p in parts:

@@ -8,18 +8,20 @@ any schedule that passes the checks, whatever its order, groups, tiles and teams
 - AIV: the vector instructions of `hpc.machine.ops`, without their fixed costs, on all
   cores. Puts are not counted: a transport may need no core.
 - HBM: only what must come from or go to memory once: matrices of experts that have
-  rows, inputs, outputs. Everything in between might stay in L2. A rank that sends n
-  rows reads at least ceil(n / top_k) tokens: a token is sent at most top_k times.
+  rows, inputs, saved tensors, outputs. Everything in between might stay in L2. A rank
+  that sends n rows reads at least ceil(n / top_k) tokens: a token is sent at most top_k
+  times.
 - Egress, ingress: rows that cross a link, at the faster of the two transports.
 - Chain: the longest path of operators, each taking no time at all, but each hand-over
   between units at its price.
 
-Head: the launch and one fetch come before everything. A GMM on routed rows also needs a
-put before it and its signal. Tail: rows leave an AIC by way of an AIV and a put; what
-was on a link still has to become visible. A hand-over is the cheaper of an event
-(set, visible, poll) and a barrier.
+Head: the launch and one fetch come before everything. If every GMM waits for rows that
+were put, a put and its signal do, too. Tail: rows leave an AIC by way of an AIV and a
+put; what was on a link still has to become visible. A hand-over is the cheaper of an
+event (set, visible, poll) and a barrier.
 
-The dispatch-to-combine bound counts only operators that a combine depends on. A rank
+The dispatch-to-combine bound is the larger of two: of the operators that a combine
+depends on, tail included, and of all operators but the epilogue, without a tail. A rank
 takes part in the combine puts that it sends and receives, so its own work and all rows
 over its links come before its latency ends (see `Timing`).
 """
@@ -31,7 +33,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp.flow import Node, chain_depth, flow_nodes, needed_nodes
+from hpc.interp.flow import (
+    Node,
+    after_puts,
+    chain_depth,
+    epilogue,
+    flow_nodes,
+    needed_nodes,
+)
+from hpc.interp.pricing import MATRIX_OPS
 from hpc.interp.rows import RowTable
 from hpc.machine.cost import vector_compute_us
 from hpc.machine.record import Machine
@@ -71,6 +81,11 @@ def lower_bound(schedule: Schedule, counts: npt.ArrayLike, machine: Machine) -> 
     needed = needed_nodes(nodes)
     combined = any(node.kind == "combine" for node in nodes)
     terms = _Terms(schedule, rows, machine, needed, combined).all()
+    if combined:
+        last = epilogue(nodes, {b.name: b.space for b in schedule.buffers})
+        timed = [node for node in nodes if node not in last]
+        other = _Terms(schedule, rows, machine, timed, False).all()
+        terms = {name: np.maximum(terms[name], other[name]) for name in terms}
     layer_terms = _Terms(schedule, rows, machine, nodes, False).all()
     rank_us, by, rank = _largest(terms)
     rank_layer_us, layer_by, layer_rank = _largest(layer_terms)
@@ -139,6 +154,8 @@ class _Terms:
 
     def _node_rows(self, buffer: Buffer) -> Floats:
         """Rows of a whole buffer that carry data, per rank."""
+        if buffer.space == "weight":
+            return np.full(self.layer.ep, float(self.layer.local_experts * buffer.rows))
         if buffer.space == "token":
             return np.array(self.layer.tokens, dtype=np.float64)
         table = self.rows.received if buffer.space == "routed" else self.rows.sent
@@ -146,50 +163,48 @@ class _Terms:
 
     def _aic(self) -> Floats:
         work = np.zeros(self.layer.ep)
-        routed = False
-        for node in self.nodes:
-            if node.kind != "gmm":
-                continue
-            weight = self.buffers[node.reads[1]]
-            source = self.buffers[node.reads[0]]
-            routed |= source.space == "routed" and "dispatch" in self.kinds
+        products = [node for node in self.nodes if node.kind in MATRIX_OPS]
+        for node in products:
+            # Every row meets every element of the matrix, whichever operand that is.
+            matrix = node.writes[0] if node.kind == "gmm_tn" else node.reads[1]
+            weight = self.buffers[matrix]
             cube = self.machine.cube_m0 * self.machine.cube_n0
             cube *= self.machine.cube_k0(weight.dtype)
             step = weight.rows * weight.cols / cube
-            work += self._node_rows(source) * step
+            work += self._node_rows(self.buffers[node.reads[0]]) * step
         rate = self.machine.clock_ghz * 1e3 * self.machine.aic_cores
-        head = self.head_us + (self.put_us if routed else 0.0)
+        waits = after_puts(self.nodes).issuperset(products)
+        head = self.head_us + (self.put_us if waits else 0.0)
         return self._around(work / rate, head, self.leave_us)
 
     def _aiv_us(self) -> Floats:
         work = np.zeros(self.layer.ep)
         for node in self.nodes:
-            if node.kind in ("gmm", "dispatch", "combine"):
+            if node.is_put or node.kind in MATRIX_OPS:
                 continue
-            written = self.buffers[node.write]
-            rows = self._node_rows(written)
-            read = sum(self._read_cols(name, written) for name in node.reads)
-            one = vector_compute_us(
-                self.machine, node.kind, read, written.cols, written.dtype
-            )
-            work += rows * one
+            made = self.buffers[node.write]
+            read = sum(self._row_cols(name, made) for name in node.reads)
+            written = sum(self._row_cols(name, made) for name in node.writes)
+            one = vector_compute_us(self.machine, node.kind, read, written, made.dtype)
+            work += self._node_rows(made) * one
         return work / self.machine.aiv_cores
 
-    def _read_cols(self, name: str, written: Buffer) -> int:
+    def _row_cols(self, name: str, made: Buffer) -> int:
+        """Elements of a buffer that belong to one row of a result."""
         buffer = self.buffers[name]
-        gathers = written.space == "token" and buffer.space == "slot"
+        gathers = made.space == "token" and buffer.space == "slot"
         return buffer.cols * (self.layer.top_k if gathers else 1)
 
     def _hbm_us(self) -> Floats:
         moved = np.zeros(self.layer.ep)
         read = {name for node in self.nodes for name in node.reads}
-        written = {node.write for node in self.nodes}
+        written = {name for node in self.nodes for name in node.writes}
         sent = {node.reads[0] for node in self.nodes if node.kind == "dispatch"}
         for name in sorted(read | written):
             buffer = self.buffers[name]
-            if buffer.space == "weight" and name in read:
+            if buffer.role == "weight" and name in read:
                 moved += self._experts_with_rows() * buffer.rows * self._row(buffer)
-            elif name in read and buffer.role == "input":
+            elif name in read and buffer.role in ("input", "saved"):
                 rows = self._node_rows(buffer)
                 if name in sent:
                     rows = np.ceil(self.rows.sent.sum(axis=(1, 2)) / self.layer.top_k)

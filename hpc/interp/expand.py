@@ -129,11 +129,14 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
             pull.append(1 + row[1] / row[0])
             shifts.append(np.repeat(-ks if back else ks, put.chunks))
             combine += [back] * (len(ks) * put.chunks)
+    moved, extra, work_us = (np.concatenate(column, axis=1) for column in columns)
     return PutTiles(
         first,
         np.concatenate(shifts),
         np.array(combine, dtype=np.bool_),
-        *(np.concatenate(column, axis=1) for column in columns),
+        moved,
+        extra,
+        work_us,
         pull,
     )
 

@@ -6,16 +6,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpc.machine.ops import op_cost
-from hpc.schedule.model import Put, Schedule, Task
+from hpc.schedule.checks.index import reads_of, writes_of
+from hpc.schedule.model import Put, Region, Schedule, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator: `kind` is an op name, "dispatch" or "combine"."""
+    """One operator: `kind` is an op name, "dispatch" or "combine". The dot product of a
+    put is its second result."""
 
     kind: str
     reads: tuple[str, ...]
-    write: str
+    writes: tuple[str, ...]
+
+    @property
+    def write(self) -> str:
+        """The main result, which is the first."""
+        return self.writes[0]
 
     @property
     def unit(self) -> str:
@@ -31,25 +38,57 @@ def flow_nodes(schedule: Schedule) -> list[Node]:
     found: dict[Node, None] = {}
     for queue in schedule.queues:
         for instr in queue.code:
-            if isinstance(instr, Put):
-                reads = (instr.source.buffer,)
-                found[Node(instr.kind, reads, instr.dest.buffer)] = None
-            elif isinstance(instr, Task):
-                reads = tuple(region.buffer for region in instr.reads)
-                found[Node(instr.op, reads, instr.writes[0].buffer)] = None
+            if isinstance(instr, Put | Task):
+                found[node_of(instr)] = None
     return list(found)
+
+
+def node_of(instr: Put | Task) -> Node:
+    """The operator that an instruction is a part of."""
+    kind = instr.kind if isinstance(instr, Put) else instr.op
+    return Node(kind, _names(reads_of(instr)), _names(writes_of(instr)))
+
+
+def _names(regions: tuple[Region, ...]) -> tuple[str, ...]:
+    return tuple(region.buffer for region in regions)
+
+
+def epilogue(nodes: list[Node], spaces: dict[str, str]) -> list[Node]:
+    """Local work on tokens or slots that no put depends on, such as the reduce."""
+    before_puts = set(_ancestors(nodes, {node for node in nodes if node.is_put}))
+    return [
+        node
+        for node in nodes
+        if node not in before_puts and spaces[node.write] in ("token", "slot")
+    ]
+
+
+def after_puts(nodes: list[Node]) -> set[Node]:
+    """Operators that cannot begin before a put has arrived."""
+    found = {node for node in nodes if node.is_put}
+    grew = True
+    while grew:
+        made = {name for node in found for name in node.writes}
+        more = {node for node in nodes if made.intersection(node.reads)} - found
+        found |= more
+        grew = bool(more)
+    return {node for node in found if not node.is_put}
 
 
 def needed_nodes(nodes: list[Node]) -> list[Node]:
     """The operators that a combine depends on, combines included; all without one."""
     if not any(node.kind == "combine" for node in nodes):
         return nodes
+    return _ancestors(nodes, {node for node in nodes if node.kind == "combine"})
+
+
+def _ancestors(nodes: list[Node], kept: set[Node]) -> list[Node]:
+    """`kept` and what they depend on, in the order of `nodes`."""
     wanted: set[str] = set()
-    kept: set[Node] = {node for node in nodes if node.kind == "combine"}
     grew = True
     while grew:
         wanted |= {name for node in kept for name in node.reads}
-        more = {node for node in nodes if node.write in wanted} - kept
+        more = {node for node in nodes if wanted.intersection(node.writes)} - kept
         kept |= more
         grew = bool(more)
     return [node for node in nodes if node in kept]
@@ -80,7 +119,7 @@ def chain_depth(nodes: list[Node], cross_us: float, put_us: float) -> float:
 
 def _makers(node: Node, nodes: list[Node]) -> list[Node]:
     """Those of `nodes` that write what `node` reads."""
-    return [made for made in nodes if made.write in node.reads]
+    return [made for made in nodes if set(made.writes).intersection(node.reads)]
 
 
 def _edge(made: Node, node: Node, cross_us: float, put_us: float) -> float:

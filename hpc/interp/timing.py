@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hpc.interp.expand import Expanded
+from hpc.interp.flow import epilogue, flow_nodes, node_of
 from hpc.interp.overlap import hidden_shares
 from hpc.interp.program import NO_GATE, Program
 from hpc.interp.task_steps import COMPUTE
 from hpc.interp.trace_data import TraceData, trace_of
 from hpc.machine.record import Machine
-from hpc.schedule.model import UNITS, Schedule
+from hpc.schedule.model import UNITS, Put, Schedule, Task
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -94,10 +95,12 @@ class Run:
 class Timing:
     """Simulated times of one launch.
 
-    - `latency_us`: from the launch until the last combine put is visible anywhere; the
-      whole program if it has no combine. `layer_us`: until everything is done.
-      `rank_*`: the same per rank; a rank takes part in the combine puts that it sends
-      and in those that it receives.
+    - `latency_us`: from the launch until the last combine put is visible anywhere and
+      all work is done but the epilogue: local work on tokens or slots that no put
+      depends on, such as the reduce. In a forward program the combine comes last; in a
+      backward one the gradients of weights may. The whole program if it has no combine.
+      `layer_us`: until everything is done. `rank_*`: the same per rank; a rank takes
+      part in the combine puts that it sends and in those that it receives.
     - `busy_us[unit][rank]`: core-microseconds inside tasks and puts.
       `wait_us[unit][cause][rank]`: blocked, by the name of the event up to "[",
       "barrier" or "launch"; "overhead" is fetching, polling and signalling.
@@ -140,7 +143,7 @@ def measure(run: Run, *, record: bool) -> Timing:
     combine = np.tile(run.work.puts.combine, ranks)
     rank_latency = rank_layer.copy()
     if combine.any():
-        rank_latency = np.zeros(ranks)
+        rank_latency = _work_ends(run)
         np.maximum.at(rank_latency, run.put_dest[combine], seen[combine])
         np.maximum.at(rank_latency, run.put_source[combine], seen[combine])
     latency_us = float(rank_latency.max())
@@ -168,6 +171,21 @@ def measure(run: Run, *, record: bool) -> Timing:
         ranks_simulated=ranks,
         trace=trace_of(run) if record else None,
     )
+
+
+def _work_ends(run: Run) -> Floats:
+    """When each rank's last work ends that is not of the epilogue."""
+    spaces = {buffer.name: buffer.space for buffer in run.schedule.buffers}
+    last = set(epilogue(flow_nodes(run.schedule), spaces))
+    ends = np.zeros(run.ranks)
+    for q, queue in enumerate(run.schedule.queues):
+        shares, end = run.work.queues[q], run.block(run.end, q)
+        for s, step in enumerate(shares.steps):
+            instr = queue.code[step.work] if step.work >= 0 else None
+            if isinstance(instr, Put | Task) and node_of(instr) not in last:
+                worked = np.where(shares.tiles[:, :, s] > 0, end[:, :, s], 0.0)
+                np.maximum(ends, worked.max(axis=1), out=ends)
+    return ends
 
 
 def _core_times(

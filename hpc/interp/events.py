@@ -69,17 +69,19 @@ def launch(s: State) -> None:
 def run_events(s: State, limit: int) -> int:
     """Handles up to `limit` events; fewer than that when none is left."""
     events, cores, key_put = s.events, s.cores, s.key_put
+    now = s.clock[0]
     for handled in range(limit):
         if is_empty(events):
+            s.clock[0] = now
             return handled
         now, key = pop_event(events)
-        s.clock[0] = now
         if key < cores:
             begin(s, key, now)
         elif key < key_put:
             wake(s, key - cores, now)
         else:
             arrive(s, key - key_put, now)
+    s.clock[0] = now
     return limit
 
 
@@ -107,14 +109,15 @@ def advance(s: State, core: int, now: float) -> None:
                 s.next_waiter[core] = s.waiter[gate]
                 s.waiter[gate] = core
                 return
-            now = (now if now > opened else opened) + s.poll_us[gate % s.per_rank]
+            now = (now if now > opened else opened) + s.poll_us[gate]
         if some:
             s.pos[core] = i
             push_event(s.events, (now, core))
             return
         s.start[i] = now
         s.end[i] = now
-        now = send_signals(s, plan, base, now)
+        if s.plan_signals[plan] != s.plan_signals[plan + 1]:
+            now = send_signals(s, plan, base, now)
     s.pos[core] = s.stop[core]
     s.done_us[core] = now
 
@@ -124,7 +127,9 @@ def finish(s: State, core: int, now: float) -> None:
     i = s.pos[core]
     s.end[i] = now
     s.pos[core] = i + 1
-    now = send_signals(s, i + s.to_plan[core], s.base[core], now)
+    plan = i + s.to_plan[core]
+    if s.plan_signals[plan] != s.plan_signals[plan + 1]:
+        now = send_signals(s, plan, s.base[core], now)
     advance(s, core, now)
 
 
@@ -146,13 +151,13 @@ def signal(s: State, gate: int, when: float) -> None:
     s.left[gate] -= 1
     if s.left[gate]:
         return
-    kind = gate % s.per_rank
-    opened = s.last[gate] + s.delay_us[kind]
+    opened = s.last[gate] + s.delay_us[gate]
+    poll_us = s.poll_us[gate]
     s.open_at[gate] = opened
     core = s.waiter[gate]
     while core >= 0:
         arrived = s.arrive[s.pos[core]]
-        resumed = (arrived if arrived > opened else opened) + s.poll_us[kind]
+        resumed = (arrived if arrived > opened else opened) + poll_us
         push_event(s.events, (resumed, core))
         core = s.next_waiter[core]
 

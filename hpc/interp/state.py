@@ -122,8 +122,8 @@ class State:
         self.left += [gate.need * ranks // schedule.layer.ep for gate in gates]
         self.last = [0.0] * len(self.left)
         self.open_at = [INFINITY if left else 0.0 for left in self.left]
-        self.delay_us = [gate.delay_us for gate in gates]
-        self.poll_us = [gate.poll_us for gate in gates]
+        self.delay_us = [gate.delay_us for gate in gates] * (ranks + 1)
+        self.poll_us = [gate.poll_us for gate in gates] * (ranks + 1)
         self.waiter, self.next_waiter = [-1] * len(self.left), [-1] * self.cores
         self.base = [rank * self.per_rank for rank in self.rank_of]
 

@@ -13,7 +13,12 @@ from hpc.machine.cost import vector_compute_us
 from hpc.machine.record import load_machine
 from hpc.schedule.layer import ACTIVATIONS, Activation, Layer
 from hpc.schedule.model import Base, Schedule
-from tests.builders import small_layer, standard_schedule
+from tests.builders import (
+    backward_schedule,
+    small_layer,
+    standard_schedule,
+    train_schedule,
+)
 from tests.timing.policies import balanced, deepseek, paper_schedule, serial_schedule
 
 A3 = load_machine("ascend_a3")
@@ -35,6 +40,7 @@ def cases(draw: st.DrawFn) -> tuple[Schedule, np.ndarray]:
         intermediate=draw(st.integers(1, 700)),
         dtype=draw(st.sampled_from(["bf16", "fp32"])),
         activation=Activation(draw(st.sampled_from(ACTIVATIONS))),
+        weights_at=draw(st.sampled_from(["output", "input"])),
     )
     counts = _counts(layer, draw(st.integers(0, 1 << 16)), draw(st.booleans()))
     kind = draw(st.sampled_from(["standard", "paper", "serial"]))
@@ -47,7 +53,8 @@ def cases(draw: st.DrawFn) -> tuple[Schedule, np.ndarray]:
     groups = ((0, *ks[:cut]), tuple(ks[cut:])) if ks[cut:] else ((0, *ks),)
     base = draw(st.sampled_from([Base(16, 16, 16), Base(128, 256, 64)]))
     chunks, m = draw(st.integers(1, 4)), draw(st.sampled_from([16, 128]))
-    return standard_schedule(layer, groups, chunks, m=m, base=base), counts
+    make = draw(st.sampled_from([standard_schedule, backward_schedule, train_schedule]))
+    return make(layer, groups, chunks, m=m, base=base), counts
 
 
 def _counts(layer: Layer, seed: int, skewed: bool) -> np.ndarray:

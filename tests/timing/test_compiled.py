@@ -17,6 +17,7 @@ from hpc.interp.program import build_program
 from hpc.interp.state import State
 from hpc.machine.record import load_machine
 from hpc.schedule.model import Schedule
+from tests.builders import small_layer, train_schedule
 from tests.timing.policies import deepseek, paper_schedule, serial_schedule
 from tests.timing.test_whole_runs import medium, random_counts
 
@@ -26,6 +27,7 @@ SCHEDULES = {
     "standard": medium(),
     "paper": paper_schedule(replace(deepseek(4), hidden=512, intermediate=256)),
     "serial": serial_schedule(replace(deepseek(4), hidden=512, intermediate=256)),
+    "train": train_schedule(small_layer(tokens=(300, 200), hidden=512), None, 3),
 }
 
 

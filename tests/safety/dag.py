@@ -40,23 +40,31 @@ class Work:
 
 
 class Builder:
-    """One random schedule; everything is drawn from `rng`."""
+    """One random schedule; everything is drawn from `rng`.
 
-    def __init__(self, rng: Random) -> None:
-        self.rng = rng
+    `full` ones have rows for every core in every chunk, as schedules have at full size.
+    """
+
+    def __init__(self, rng: Random, full: bool = False) -> None:
+        self.rng, self.full = rng, full
         self.ep = rng.choice((1, 2, 2, 3))
         tokens = tuple(rng.randint(0 if self.ep > 1 else 1, 6) for _ in range(self.ep))
         tokens = (max(1, tokens[0]), *tokens[1:])
+        if full:
+            tokens = tuple(6 + n % 3 for n in tokens)
         self.layer = small_layer(
             tokens=tokens, ep=self.ep, experts=self.ep + rng.randint(0, 2), hidden=16,
             intermediate=16, top_k=rng.randint(1, 2) if self.ep > 1 else 1,
         )  # fmt: skip
-        self.row_chunks = rng.randint(1, 3)
+        self.row_chunks = rng.randint(1, 2 if full else 3)
         self.groups = self._groups()
         self.works: list[Work] = []
         self.buffers: list[Buffer] = []
         self.parts: dict[str, list[int]] = {}
         """Works that write the chunks of a token buffer; none for an input."""
+
+    def _rows(self) -> int:
+        return 1 if self.full else self.rng.randint(1, 3)
 
     def _groups(self) -> tuple[tuple[int, ...], ...]:
         rest = list(range(1, self.ep))
@@ -90,7 +98,7 @@ class Builder:
         cols, dtype = self.layer.hidden, self.layer.dtype
         rows = self.layer.max_tokens
         self.buffers.append(Buffer(name, "token", cols, dtype, "workspace", rows))
-        base = Base(self.rng.randint(1, 3))
+        base = Base(self._rows())
         made: list[int] = []
         for c in range(self.row_chunks):
             regions = tuple(Region(read, None, c) for read in reads)
@@ -107,7 +115,7 @@ class Builder:
     def _exchange(self) -> None:
         """The standard flow on the latest token buffer."""
         source = list(self.parts)[-1]
-        base = Base(self.rng.randint(1, 3), 16, 16)
+        base = Base(self._rows(), 16, 16)
         back: list[int] = []
         for e in range(self.layer.local_experts):
             for g in range(len(self.groups)):
@@ -126,12 +134,12 @@ class Builder:
 
     def _pair(self, source: str, e: int, g: int, base: Base) -> int:
         """One (expert, group) from dispatch to combine; the combine's work."""
-        chunks, rng = self.rng.randint(1, 2), self.rng
+        chunks = self.rng.randint(1, 2)
         put = Put("dispatch", e, g, chunks, Region(source), Region("recv", e, g), 0)
         sent = self._add(put, self.parts[source])
         recv, h, a, y = (Region(name, e, g) for name in ("recv", "h", "a", "y"))
         up = Task("gmm", (recv, Region("w_up", e)), (h,), base)
-        act = Task("swiglu", (h,), (a,), Base(rng.randint(1, 3)))
+        act = Task("swiglu", (h,), (a,), Base(self._rows()))
         down = Task("gmm", (a, Region("w_down", e)), (y,), base)
         last = self._add(up, [sent], "aic")
         last = self._add(act, [last])
@@ -224,6 +232,6 @@ class Builder:
         )
 
 
-def random_schedule(seed: int) -> Schedule:
+def random_schedule(seed: int, full: bool = False) -> Schedule:
     """The schedule of a seed."""
-    return Builder(Random(seed)).build()
+    return Builder(Random(seed), full).build()

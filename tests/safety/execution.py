@@ -39,8 +39,8 @@ CoreId = tuple[int, int, int]
 class Outcome:
     """What went wrong in an execution; all empty if nothing did.
 
-    `unread` are cells that were written for nobody. A token that chooses no expert has
-    some; only cells that are there for every table are a fault (see `oracle`).
+    `unread` are token cells that were written for nobody: a token that chooses no
+    expert has some. Those that are there for every table are a fault (see `oracle`).
     `arrived[rank][event]` counts signals; `outputs[rank]` are the values at the end.
     """
 
@@ -280,7 +280,14 @@ class Execution:
             if put or old.put or self.cells.is_output[cell]:
                 self._wrong(core, "writes again", cell)
             elif not old.read:
-                self._wrong(core, "overwrites unread", cell)
+                self._unread(old.core, cell)
+
+    def _unread(self, core: int, cell: int) -> None:
+        """A value that nobody has read. Token rows may be meant for no expert."""
+        if self.cells.space[cell] == "token":
+            self.outcome.unread.add(cell)
+        else:
+            self._wrong(core, "writes what nobody reads,", cell)
 
     def _wrong(self, core: int, what: str, cell: int) -> None:
         self.outcome.wrong.append(f"{self._name(core)} {what} cell {cell}")
@@ -308,7 +315,7 @@ class Execution:
                     f"rank {rank} may end before {self._name(write.core)} writes to it"
                 )
             elif not self.used[cell] and not self.cells.is_output[cell]:
-                self.outcome.unread.add(cell)
+                self._unread(write.core, cell)
         for (rank, event), got in self.signals.items():
             if any(ends[rank][core] < when for core, when in got.sent):
                 self.outcome.late.append(

@@ -43,6 +43,7 @@ class Tiles:
         self.initial: list[int] = []
         self.owner: list[int] = []
         self.is_output: list[bool] = []
+        self.space: list[str] = []
         for rank in range(s.layer.ep):
             for buffer in s.buffers:
                 if buffer.space != "weight":
@@ -57,6 +58,7 @@ class Tiles:
             self.initial.append(known if buffer.role == "input" else POISON)
             self.owner.append(rank)
             self.is_output.append(buffer.role == "output")
+            self.space.append(buffer.space)
 
     def _row_count(self, rank: int, buffer: Buffer) -> int:
         """The same for every table, so that launches share their cells."""

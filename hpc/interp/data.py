@@ -5,6 +5,10 @@ that no array depends on which others were made before, nor on the schedule. Val
 normal, hence of both signs. Rows of an input differ in magnitude too (a factor from
 0.5 to 1.5), so that a row in another's place shows. Weights have variance 1/K:
 activations then stay of order one at any depth.
+
+What a backward program finds saved is set with `save`: by (token, slot), as it was at
+home, since where it lies at an expert depends on the schedule. A saved buffer that
+nothing is known of is random like an input.
 """
 
 from __future__ import annotations
@@ -35,8 +39,9 @@ class Data:
     _weights: dict[tuple[str, int], Array] = field(default_factory=dict[Any, Array])
 
     def input(self, name: str, rank: int) -> Array:
-        """Input buffer `name` of `rank`: [tokens, cols], or [tokens * top_k, cols]
-        for a slot buffer, in the buffer's dtype. KeyError for an unknown name."""
+        """Input or saved buffer `name` of `rank`: [tokens, cols], or [tokens * top_k,
+        cols] for slot and routed ones, in the buffer's dtype. KeyError for an unknown
+        name."""
         if name == ROUTER:
             return self.router(rank).reshape(-1, 1)
         key = (name, rank)
@@ -50,6 +55,10 @@ class Data:
         if key not in self._inputs:
             self._inputs[key] = self._make_router(rank)
         return self._inputs[key]
+
+    def save(self, name: str, rank: int, values: Array) -> None:
+        """Sets what saved buffer `name` holds, as `input` returns it."""
+        self._inputs[name, rank] = values
 
     def weight(self, name: str, expert: int) -> Array:
         """Matrix [rows, cols] of global `expert`, in the buffer's dtype."""
@@ -69,7 +78,7 @@ class Data:
 
     def _make_input(self, buffer: Buffer, rank: int) -> Array:
         rows = self.layer.tokens[rank]
-        if buffer.space == "slot":
+        if buffer.space in ("slot", "routed"):
             rows *= self.layer.top_k
         rng = self._rng(buffer.name, rank)
         values = rng.standard_normal((rows, buffer.cols), dtype=np.float32)
@@ -84,6 +93,6 @@ class Data:
 
 
 def make_data(layer: Layer, buffers: Iterable[Buffer], seed: int = 0) -> Data:
-    """Data for `layer`, whose inputs and weights are described by `buffers`."""
-    wanted = {b.name: b for b in buffers if b.role in ("input", "weight")}
+    """Data for `layer`; `buffers` describe inputs, weights and what is saved."""
+    wanted = {b.name: b for b in buffers if b.role in ("input", "weight", "saved")}
     return Data(layer, wanted, seed)

@@ -14,16 +14,19 @@ _F64_PAIR = 16
 def needed_bytes(schedule: Schedule) -> int:
     """Bytes of all ranks' buffers, all experts' weights, and the reference.
 
-    The reference keeps two f64 numbers for every element of an output, and of one
-    slot buffer of one rank at a time.
+    What is saved exists twice: as the schedule lays it out, and by slot. The reference
+    keeps two f64 numbers for every element of an output, and of the slot buffers that
+    dispatched rows come back to of one rank at a time.
     """
     layer = schedule.layer
     total = sum(_buffer_bytes(schedule, buffer) for buffer in schedule.buffers)
     for buffer in schedule.buffers:
         if buffer.role == "output":
             total += _rows(schedule, buffer) * buffer.cols * _F64_PAIR
-    widest = max((b.cols for b in schedule.buffers if b.space == "slot"), default=0)
-    return total + layer.max_tokens * layer.top_k * widest * _F64_PAIR
+        elif buffer.role == "saved":
+            total += _buffer_bytes(schedule, buffer)
+    cols = sum(b.cols for b in schedule.buffers if b.space == "slot" and b.cols > 1)
+    return total + layer.max_tokens * layer.top_k * cols * _F64_PAIR
 
 
 def available_bytes() -> int | None:

@@ -8,87 +8,37 @@ not look like a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 import numpy.typing as npt
 
+from hpc.interp import curves
+from hpc.interp.curves import halves, sigmoid, silu
+from hpc.interp.gradient_ops import GRADIENTS
 from hpc.interp.numerics import F32
+from hpc.interp.row_op import Params, RowOp
 
-Params = Mapping[str, float]
-RowOp = Callable[[list[F32], Params], F32]
-
-_SQRT_HALF = np.float32(0.7071067811865476)
-
-# erf in f32, below one unit in the last place: a polynomial in a^2 for small |a|, else
-# 1 - exp(|a| * polynomial in |a|), as published by N. Juffa.
-_ERF_SPLIT = np.float32(0.927734375)
-_ERF_SMALL = (
-    -5.96761703e-4, 4.99119423e-3, -2.67681349e-2,
-    1.12819925e-1, -3.76125336e-1, 1.28379166e-1,
-)  # fmt: skip
-_ERF_LARGE = (
-    -1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2,
-    -1.06777877e-1, -6.34846687e-1, -1.128717512,
-)  # fmt: skip
-
-
-def _polynomial(coefficients: tuple[float, ...], at: F32) -> F32:
-    """Horner's rule, highest power first."""
-    total = np.full_like(at, coefficients[0])
-    for coefficient in coefficients[1:]:
-        total *= at
-        total += np.float32(coefficient)
-    return total
-
-
-def erf(values: F32) -> F32:
-    """The error function, elementwise in f32."""
-    size = np.minimum(np.abs(values), np.float32(4))
-    small = values + values * _polynomial(_ERF_SMALL, size * size)
-    tail = np.float32(1) - np.exp(size * _polynomial(_ERF_LARGE, size))
-    return np.where(size > _ERF_SPLIT, np.copysign(tail, values), small)
-
-
-def _sigmoid(values: F32) -> F32:
-    return np.float32(1) / (np.float32(1) + np.exp(-values))
-
-
-def _silu(values: F32) -> F32:
-    return values / (np.float32(1) + np.exp(-values))
-
-
-def _gelu(values: F32) -> F32:
-    share: F32 = erf(values * _SQRT_HALF) + np.float32(1)
-    return np.float32(0.5) * values * share
-
-
-def _halves(rows: F32) -> tuple[F32, F32]:
-    """(gate, up) of rows `[gate | up]`, each contiguous."""
-    middle = rows.shape[1] // 2
-    gate, up = rows[:, :middle], rows[:, middle:]
-    return np.ascontiguousarray(gate), np.ascontiguousarray(up)
+_LANES = 64
 
 
 def swiglu(operands: list[F32], params: Params) -> F32:
     """silu(gate) * up."""
-    gate, up = _halves(operands[0])
-    return _silu(gate) * up
+    gate, up = halves(operands[0])
+    return silu(gate) * up
 
 
 def geglu(operands: list[F32], params: Params) -> F32:
     """gelu(gate) * up."""
-    gate, up = _halves(operands[0])
-    return _gelu(gate) * up
+    gate, up = halves(operands[0])
+    return curves.gelu(gate) * up
 
 
 def swiglu_oai(operands: list[F32], params: Params) -> F32:
     """(u + 1) * g * sigmoid(alpha * g), g clamped above only, u on both sides."""
-    gate, up = _halves(operands[0])
+    gate, up = halves(operands[0])
     alpha, limit = np.float32(params["alpha"]), np.float32(params["limit"])
     gate = np.minimum(gate, limit)
     up = np.clip(up, -limit, limit)
-    return (up + np.float32(1)) * (gate * _sigmoid(alpha * gate))
+    return (up + np.float32(1)) * (gate * sigmoid(alpha * gate))
 
 
 def relu(operands: list[F32], params: Params) -> F32:
@@ -103,7 +53,7 @@ def relu2(operands: list[F32], params: Params) -> F32:
 
 def gelu(operands: list[F32], params: Params) -> F32:
     """h * (1 + erf(h / sqrt 2)) / 2."""
-    return _gelu(operands[0])
+    return curves.gelu(operands[0])
 
 
 def add(operands: list[F32], params: Params) -> F32:
@@ -111,9 +61,14 @@ def add(operands: list[F32], params: Params) -> F32:
     return operands[0] + operands[1]
 
 
+def copy(operands: list[F32], params: Params) -> F32:
+    """The operand itself."""
+    return operands[0]
+
+
 OPS: dict[str, RowOp] = {
-    op.__name__: op for op in (swiglu, geglu, swiglu_oai, relu, relu2, gelu, add)
-}
+    op.__name__: op for op in (swiglu, geglu, swiglu_oai, relu, relu2, gelu, add, copy)
+} | GRADIENTS
 """Operators whose row i depends on row i of each operand. A new one is one entry."""
 
 
@@ -142,3 +97,21 @@ def reduce_slots(
                 continue
             total[sent[:, slot]] += here[sent[:, slot]]
     return total
+
+
+def row_dot(one: F32, two: F32) -> F32:
+    """Dot product of each row of `one` with that of `two`, f32 [rows].
+
+    The order of the sum depends on the number of columns alone: lane by lane, as a
+    vector unit does it, and then the lanes in pairs.
+    """
+    rows, cols = one.shape
+    lanes = np.zeros((rows, _LANES), np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for start in range(0, cols, _LANES):
+            stop = min(start + _LANES, cols)
+            lanes[:, : stop - start] += one[:, start:stop] * two[:, start:stop]
+        while lanes.shape[1] > 1:
+            middle = lanes.shape[1] // 2
+            lanes = lanes[:, :middle] + lanes[:, middle:]
+    return lanes[:, 0]

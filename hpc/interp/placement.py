@@ -74,7 +74,10 @@ class Placement:
         return [int(parts.sum()) for parts in self._parts]
 
     def buffer_rows(self, buffer: Buffer, rank: int) -> int:
-        """Rows that `buffer` has in use on `rank` (not weights)."""
+        """Rows that `buffer` has in use on `rank`; for matrices, those of all its
+        local experts."""
+        if buffer.space == "weight":
+            return self.layer.local_experts * buffer.rows
         tokens = self.layer.tokens[rank]
         if buffer.space == "token":
             return tokens
@@ -101,9 +104,14 @@ class Placement:
         source = (rank - k) % self.layer.ep
         return slice(start, start + len(self.slots(source, rank, local)))
 
+    def expert_rows(self, rank: int, local: int) -> Rows:
+        """All routed rows of a local expert by k ascending, whatever the groups."""
+        spans = [self.received_from(rank, local, k) for k in range(self.layer.ep)]
+        return _joined([span for span in spans if span.start < span.stop])
+
     def region_rows(self, buffer: Buffer, region: Region, rank: int) -> Rows:
-        """Rows of `region` in `buffer` (token, routed or slot space) on `rank`."""
-        key = (buffer.space, region.expert, region.part, rank)
+        """Rows of `region` in `buffer` on `rank`; of matrices, below each other."""
+        key = (buffer.space, buffer.rows, region.expert, region.part, rank)
         if key not in self._regions:
             self._regions[key] = self._find_region(buffer, region, rank)
         return self._regions[key]
@@ -116,6 +124,9 @@ class Placement:
             bounds = chunk_bounds(everything.stop, self.row_chunks)
             part = region.part or 0
             return slice(int(bounds[part]), int(bounds[part + 1]))
+        if buffer.space == "weight":
+            first = (region.expert or 0) * buffer.rows
+            return slice(first, first + buffer.rows)
         if buffer.space == "routed":
             return self._routed_rows(region, rank)
         return self._slot_rows(region, rank)
@@ -134,9 +145,7 @@ class Placement:
         for e, g in self._region_pairs(region):
             start = int(self._offsets[rank][e, self.groups[g][0]])
             spans.append(slice(start, start + int(self._parts[rank][e, g])))
-        if all(a.stop == b.start for a, b in pairwise(spans)):
-            return slice(spans[0].start, spans[-1].stop)
-        return np.concatenate([numbers(span) for span in spans])
+        return _joined(spans)
 
     def _slot_rows(self, region: Region, rank: int) -> Rows:
         found = [
@@ -163,6 +172,28 @@ class Placement:
                 rows = arrays[rank][self.received_from(rank, int(local), int(k))]
                 home[source][self.slots(source, rank, int(local))] = rows
         return home
+
+    def at_expert(
+        self, home: Sequence[npt.NDArray[Any]], rank: int
+    ) -> npt.NDArray[Any]:
+        """`rank`'s routed rows, out of rows by slot; the inverse of `by_slot`."""
+        shape = (self.received[rank], home[0].shape[1])
+        rows = np.empty(shape, home[0].dtype)
+        received = receive_rows(self.layer, self.counts, rank)
+        for local, k in np.argwhere(received).tolist():
+            source = (rank - k) % self.layer.ep
+            slots = self.slots(source, rank, local)
+            rows[self.received_from(rank, local, k)] = home[source][slots]
+        return rows
+
+
+def _joined(spans: list[slice]) -> Rows:
+    """The rows of several slices in their order; a slice if that is contiguous."""
+    if not spans:
+        return slice(0, 0)
+    if all(a.stop == b.start for a, b in pairwise(spans)):
+        return slice(spans[0].start, spans[-1].stop)
+    return np.concatenate([numbers(span) for span in spans])
 
 
 def _sort_slots(

@@ -35,14 +35,20 @@ def product(rows: F64, matrix: F64) -> F64:
     return total.reshape(-1, matrix.shape[1])[:count]
 
 
-def _logistic(values: F64) -> F64:
+def logistic(values: F64) -> F64:
+    """1 / (1 + exp(-z))."""
     return 0.5 * (1.0 + np.tanh(0.5 * values))
 
 
-def _normal_cdf(values: F64) -> F64:
+def normal_cdf(values: F64) -> F64:
     """Probability that a standard normal variable is below; erfc of the C library."""
     flat = (values * -math.sqrt(0.5)).ravel().tolist()
     return 0.5 * np.array(list(map(math.erfc, flat))).reshape(values.shape)
+
+
+def normal_density(values: F64) -> F64:
+    """Density of the standard normal distribution."""
+    return np.exp(-0.5 * np.square(values)) / math.sqrt(2.0 * math.pi)
 
 
 def _gated(gate: F64, gate_scale: F64, up: F64, up_scale: F64) -> tuple[F64, F64]:
@@ -60,12 +66,12 @@ Bend = Callable[[F64, F64, Params], tuple[F64, F64]]
 
 def _swiglu(h: F64, scale: F64, params: Params) -> tuple[F64, F64]:
     (gate, up), (gate_scale, up_scale) = np.hsplit(h, 2), np.hsplit(scale, 2)
-    return _gated(gate * _logistic(gate), _SLOPE * gate_scale, up, up_scale)
+    return _gated(gate * logistic(gate), _SLOPE * gate_scale, up, up_scale)
 
 
 def _geglu(h: F64, scale: F64, params: Params) -> tuple[F64, F64]:
     (gate, up), (gate_scale, up_scale) = np.hsplit(h, 2), np.hsplit(scale, 2)
-    return _gated(gate * _normal_cdf(gate), _SLOPE * gate_scale, up, up_scale)
+    return _gated(gate * normal_cdf(gate), _SLOPE * gate_scale, up, up_scale)
 
 
 def _swiglu_oai(h: F64, scale: F64, params: Params) -> tuple[F64, F64]:
@@ -73,7 +79,7 @@ def _swiglu_oai(h: F64, scale: F64, params: Params) -> tuple[F64, F64]:
     limit = params["limit"]
     gate = np.where(gate > limit, limit, gate)
     up = np.where(up > limit, limit, np.where(up < -limit, -limit, up))
-    bent = gate * _logistic(params["alpha"] * gate)
+    bent = gate * logistic(params["alpha"] * gate)
     return _gated(bent, _SLOPE * gate_scale, up + 1.0, up_scale)
 
 
@@ -86,7 +92,7 @@ def _relu2(h: F64, scale: F64, params: Params) -> tuple[F64, F64]:
 
 
 def _gelu(h: F64, scale: F64, params: Params) -> tuple[F64, F64]:
-    return h * _normal_cdf(h), _SLOPE * scale
+    return h * normal_cdf(h), _SLOPE * scale
 
 
 ACTIVATIONS: dict[str, Bend] = {

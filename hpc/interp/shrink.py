@@ -2,8 +2,9 @@
 
 Values of a production layer do not fit a workstation, and need not: synchronisation and
 coverage depend on queues, tiles and rows, which stay, not on how wide a column tile is.
-Columns shrink by a unit that depends on their number alone, and the width of every
-GMM's column tiles shrinks so that their number stays.
+Columns shrink by a unit that depends on their number alone, and the tiles of matrix
+products shrink so that their number stays: the width of column tiles, and for the
+gradient of a matrix, whose rows are columns elsewhere, the height too.
 
 Columns that must keep their ratio (an operand and its weight's rows, the two halves of
 a gated row and its result) form a dimension, which shrinks as a whole.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from hpc.interp.products import PRODUCTS
 from hpc.schedule.model import Base, Buffer, Instr, Put, Queue, Schedule, Task
 
 FACTORS = (64, 32, 16, 8, 4, 2)
@@ -53,19 +55,19 @@ def least_size(size: int) -> int:
 def common_sizes(schedules: Iterable[Schedule]) -> dict[int, int]:
     """Dimensions of the schedules and what each shrinks to, {base: new base}.
 
-    The new one is the smallest from `least_size` on with which every GMM of every
-    schedule keeps its number of column tiles; schedules of one layer must shrink alike
+    The new one is the smallest from `least_size` on with which every product of every
+    schedule keeps its number of tiles; schedules of one layer must shrink alike
     for their bits to be comparable. Raises `ShrinkError` if the sizes of operands do
     not fit together.
     """
     cuts: dict[int, set[tuple[int, int]]] = {}
     for schedule in schedules:
-        tiles = _column_tiles(schedule)
+        tiles = _tiles(schedule)
         for dim in dimensions(schedule):
             cuts.setdefault(dim.base, set()).update(
-                (dim.multiples[name, "cols"], count)
-                for name, count in tiles
-                if (name, "cols") in dim.multiples
+                (dim.multiples[side], count)
+                for side, count in tiles
+                if side in dim.multiples
             )
     return {base: _shrunk(base, found) for base, found in sorted(cuts.items())}
 
@@ -83,7 +85,7 @@ def shrink(schedule: Schedule, sizes: Mapping[int, int] | None = None) -> Schedu
     """The copy with every dimension shrunk as `sizes` (default: `common_sizes`) says.
 
     Row counts, row tiles, capacities, events and routing stay as they are. Raises
-    `ShrinkError` if a GMM would get another number of tiles, or if the sizes of
+    `ShrinkError` if a product would get another number of tiles, or if the sizes of
     operands do not fit together.
     """
     if sizes is None:
@@ -95,12 +97,11 @@ def shrink(schedule: Schedule, sizes: Mapping[int, int] | None = None) -> Schedu
     }
     if new == _sizes(schedule):
         return schedule
-    for name, tiles in sorted(_column_tiles(schedule)):
-        cols = new.get((name, "cols"), 1)
-        if not _cuttable(cols, tiles):
-            raise ShrinkError(
-                f"{name}: {cols} columns cannot be cut into {tiles} tiles"
-            )
+    for (name, which), tiles in sorted(_tiles(schedule)):
+        size = new.get((name, which), 1)
+        if not _cuttable(size, tiles):
+            what = "columns" if which == "cols" else which
+            raise ShrinkError(f"{name}: {size} {what} cannot be cut into {tiles} tiles")
     layer = schedule.layer
     return replace(
         schedule,
@@ -161,14 +162,27 @@ def _links(schedule: Schedule) -> Iterator[tuple[Side, Side]]:
     """Pairs of sides that one instruction ties together."""
     for instr in _instructions(schedule):
         if isinstance(instr, Put):
-            yield (instr.source.buffer, "cols"), (instr.dest.buffer, "cols")
-        elif isinstance(instr, Task) and instr.op == "gmm":
-            rows, weight = instr.reads
-            yield (rows.buffer, "cols"), (weight.buffer, "rows")
-            yield (weight.buffer, "cols"), (instr.writes[0].buffer, "cols")
+            for region in (instr.dest, *instr.dot[:1]):
+                yield (instr.source.buffer, "cols"), (region.buffer, "cols")
         elif isinstance(instr, Task):
-            for region in instr.reads:
-                yield (region.buffer, "cols"), (instr.writes[0].buffer, "cols")
+            yield from _task_links(instr)
+
+
+def _task_links(task: Task) -> Iterator[tuple[Side, Side]]:
+    result = task.writes[0].buffer
+    first, *others = (region.buffer for region in task.reads)
+    if task.op not in PRODUCTS:
+        for read in (first, *others):
+            yield (read, "cols"), (result, "cols")
+        return
+    (second,) = others
+    if task.op == "gmm_tn":
+        yield (first, "cols"), (result, "rows")
+        yield (second, "cols"), (result, "cols")
+        return
+    inner, outer = ("cols", "rows") if task.op == "gmm_nt" else ("rows", "cols")
+    yield (first, "cols"), (second, inner)
+    yield (second, outer), (result, "cols")
 
 
 def _instructions(schedule: Schedule) -> Iterator[Instr]:
@@ -176,17 +190,23 @@ def _instructions(schedule: Schedule) -> Iterator[Instr]:
         yield from queue.code
 
 
-def _column_tiles(schedule: Schedule) -> set[tuple[str, int]]:
-    """(buffer, column tiles) of the GMMs; one buffer may be cut in several ways."""
+def _tiles(schedule: Schedule) -> set[tuple[Side, int]]:
+    """(side, tiles it is cut into) of the products' results; one side may be cut in
+    several ways."""
     return {
-        (task.writes[0].buffer, _tiles(schedule, task))
+        found
         for task in _instructions(schedule)
-        if isinstance(task, Task) and task.op == "gmm"
+        if isinstance(task, Task) and task.op in PRODUCTS
+        for found in _cuts(schedule, task)
     }
 
 
-def _tiles(schedule: Schedule, task: Task) -> int:
-    return -(-schedule.buffer(task.writes[0].buffer).cols // task.base.n)
+def _cuts(schedule: Schedule, task: Task) -> Iterator[tuple[Side, int]]:
+    """The sides of a product's result that its base tile cuts, rows of data apart."""
+    buffer = schedule.buffer(task.writes[0].buffer)
+    yield (buffer.name, "cols"), -(-buffer.cols // task.base.n)
+    if task.op == "gmm_tn":
+        yield (buffer.name, "rows"), -(-buffer.rows // task.base.m)
 
 
 def _cuttable(cols: int, tiles: int) -> bool:
@@ -211,8 +231,11 @@ def _narrow_queue(queue: Queue, schedule: Schedule, sizes: dict[Side, int]) -> Q
 
 
 def _narrow_instr(instr: Instr, schedule: Schedule, sizes: dict[Side, int]) -> Instr:
-    if not isinstance(instr, Task) or instr.op != "gmm":
+    if not isinstance(instr, Task) or instr.op not in PRODUCTS:
         return instr
-    cols = sizes.get((instr.writes[0].buffer, "cols"), 1)
-    width = _width(cols, _tiles(schedule, instr))
-    return replace(instr, base=Base(instr.base.m, width, instr.base.k))
+    widths = {
+        side[1]: _width(sizes.get(side, 1), tiles)
+        for side, tiles in _cuts(schedule, instr)
+    }
+    m = widths.get("rows", instr.base.m)
+    return replace(instr, base=Base(m, widths["cols"], instr.base.k))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from hpc.interp.data import Data, make_data
+from hpc.interp.data import ROUTER, Data
 from hpc.interp.footprint import available_bytes, needed_bytes
+from hpc.interp.forward_steps import forward_of
+from hpc.interp.gradient_steps import ROUTER_GRADIENT, with_gradients
 from hpc.interp.memory import Pool
 from hpc.interp.numerics import Array
 from hpc.interp.reference import Reference, reference
 from hpc.interp.routing import Ids, routing_ids
+from hpc.interp.saved import launch_data
 from hpc.interp.shrink import ShrinkError, common_sizes, shrink
 from hpc.interp.steps import Step, StepsError, steps_of
 from hpc.interp.values import ExecutionError, execute
@@ -57,7 +60,8 @@ def verify_values(
 ) -> ValueReport:
     """Executes `schedule` under each seed and compares with the reference.
 
-    `mode` is "shrunk" or "full". `steps` are the layer's operators; None takes them
+    `mode` is "shrunk" or "full". `steps` are the layer's forward operators, of which
+    the gradients are taken here if the schedule computes them; None takes all operators
     from the schedule, which then is checked for what it does, not for what its spec
     says. A schedule that cannot be executed gives a report that is not ok; ValueError
     for an unknown mode or no seed, RoutingError if the routing does not fit the layer.
@@ -111,9 +115,7 @@ def _verify(
     digests: list[str] = []
     faults: dict[str, None] = {}
     try:
-        ids, data, expected = bench.prepare(
-            small, steps_of(small) if steps is None else steps
-        )
+        ids, data, expected = bench.prepare(small, all_steps(small, steps))
         for seed in seeds:
             result = execute(small, ids, seed=seed, data=data, pool=bench.pool)
             faults.update(dict.fromkeys(result.faults))
@@ -144,6 +146,28 @@ def _refused(why: str, seeds: tuple[int, ...], what: str) -> ValueReport:
     return ValueReport(None, 0.0, False, False, "", seeds, what, faults=(why,))
 
 
+def all_steps(
+    schedule: Schedule, forward: tuple[Step, ...] | None = None
+) -> tuple[Step, ...]:
+    """The operators of a schedule, and those that what is saved for it comes from.
+
+    `forward` are the operators of its spec, None for those that the schedule itself
+    tells. Raises `StepsError` if they cannot be told, or have no gradients.
+    """
+    if forward is None:
+        steps = steps_of(schedule)
+        return (*forward_of(schedule, steps), *steps)
+    if schedule.mode == "forward":
+        return forward
+    router = [
+        b.name
+        for b in schedule.buffers
+        if b.role == "output" and b.space == "slot" and b.cols == 1 and b.name != ROUTER
+    ]
+    name = router[0] if len(router) == 1 else ROUTER_GRADIENT
+    return with_gradients(schedule.layer, forward, name)
+
+
 class _Bench:
     """Inputs and references, made once for schedules that start from the same."""
 
@@ -156,7 +180,11 @@ class _Bench:
     ) -> tuple[list[Ids], Data, Reference]:
         """(ids, data, reference) of a schedule."""
         layer, routing = schedule.layer, schedule.routing
-        given = tuple(b for b in schedule.buffers if b.role in ("input", "weight"))
+        given = tuple(
+            replace(b, formula="", symmetric=False)
+            for b in schedule.buffers
+            if b.role in ("input", "weight", "saved")
+        )
         outputs = tuple(b.name for b in schedule.buffers if b.role == "output")
         if missing := set(outputs) - {step.result for step in steps}:
             raise ExecutionError(f"no operator computes {', '.join(sorted(missing))}")
@@ -164,7 +192,7 @@ class _Bench:
         if key not in self._made:
             _require_memory(schedule)
             ids = routing_ids(layer, routing)
-            data = make_data(layer, given)
+            data = launch_data(schedule, steps, ids)
             expected = reference(layer, steps, ids, data, outputs)
             self._made[key] = ids, data, expected
         return self._made[key]

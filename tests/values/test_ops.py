@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from hpc.interp.ops import OPS, apply, erf, reduce_slots
+from hpc.interp.curves import erf
+from hpc.interp.ops import OPS, apply, reduce_slots
 from hpc.schedule.layer import ACTIVATIONS, GATED_ACTIVATIONS
 
 PARAMS = {"alpha": 1.702, "limit": 7.0}
@@ -79,31 +80,39 @@ def test_erf_to_the_last_places() -> None:
     assert np.abs(erf(points) - exact).max() < 2**-23
 
 
-def test_every_activation_of_the_language_has_a_value() -> None:
-    assert set(ACTIVATIONS) <= set(OPS)
+def test_every_activation_of_the_language_has_a_value_and_a_gradient() -> None:
+    assert {n for a in ACTIVATIONS for n in (a, f"{a}_grad")} <= set(OPS)
     assert set(GATED) == set(GATED_ACTIVATIONS)
 
 
-@pytest.mark.parametrize("name", [n for n in OPS if n != "add"])
-def test_poison_goes_through_activations(name: str) -> None:
-    rows = np.array([[np.nan, 1.0], [1.0, np.nan]], np.float32)
-    assert np.isnan(apply(name, [rows], PARAMS)).any(axis=1).all()
+def operands(name: str, rows: np.ndarray) -> list[np.ndarray]:
+    """As many operands as an operator takes, of the widths that it takes, out of
+    `rows` of an even number of columns."""
+    gated = name.removesuffix("_grad") in GATED_ACTIVATIONS
+    half = np.ascontiguousarray(rows[::-1, : rows.shape[1] // 2])
+    if name.endswith("_grad"):
+        return [rows, half if gated else rows[::-1].copy()]
+    return [rows, rows[::-1].copy()] if name == "add" else [rows]
 
 
-def test_poison_goes_through_add() -> None:
-    bad, good = np.full((1, 1), np.nan, np.float32), np.ones((1, 1), np.float32)
-    assert np.isnan(apply("add", [bad, good], {})).all()
-    assert np.isnan(apply("add", [good, bad], {})).all()
+@pytest.mark.parametrize("name", OPS)
+def test_poison_goes_through(name: str) -> None:
+    """In any one column of any one operand."""
+    good = np.ones((1, 4), np.float32)
+    for index, each in enumerate(operands(name, good)):
+        for col in range(each.shape[1]):
+            bad = [rows.copy() for rows in operands(name, good)]
+            bad[index][0, col] = np.nan
+            assert np.isnan(apply(name, bad, PARAMS)).any()
 
 
 @pytest.mark.parametrize("name", list(OPS))
 def test_a_row_does_not_depend_on_its_place(name: str) -> None:
     rng = np.random.default_rng(3)
-    operands = [rng.standard_normal((101, 18), dtype=np.float32) for _ in range(2)]
-    operands = operands if name == "add" else operands[:1]
-    whole = apply(name, operands, PARAMS)
+    given = operands(name, rng.standard_normal((101, 18), dtype=np.float32))
+    whole = apply(name, given, PARAMS)
     for row in (0, 7, 50, 100):
-        alone = apply(name, [rows[row : row + 1] for rows in operands], PARAMS)
+        alone = apply(name, [rows[row : row + 1] for rows in given], PARAMS)
         assert alone.tobytes() == whole[row : row + 1].tobytes()
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hpc.interp.data import Data, make_data
-from hpc.interp.reference import SAFETY, UNIT_ROUNDOFF, Reference, reference
+from hpc.interp.reference import Reference, reference
+from hpc.interp.reference_sums import SAFETY, UNIT_ROUNDOFF
 from hpc.interp.steps import Step, StepsError, steps_of
 from hpc.interp.verdict import compare
 from hpc.schedule.layer import ACTIVATIONS, Activation, Layer

@@ -42,7 +42,7 @@ def test_a_small_layer_is_not_shrunk() -> None:
 
 def test_inputs_and_reference_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    for name in ("make_data", "reference", "routing_ids"):
+    for name in ("launch_data", "reference", "routing_ids"):
         made = getattr(verify, name)
         monkeypatch.setattr(
             verify,
@@ -50,7 +50,7 @@ def test_inputs_and_reference_are_made_once(monkeypatch: pytest.MonkeyPatch) -> 
             lambda *a, made=made, name=name: calls.append(name) or made(*a),
         )
     verify_policies(schedules())
-    assert sorted(calls) == ["make_data", "reference", "routing_ids"]
+    assert sorted(calls) == ["launch_data", "reference", "routing_ids"]
 
 
 def test_different_layers_have_different_bits() -> None:

@@ -76,7 +76,9 @@ def functions() -> dict[str, Any]:
             copy = FunctionType(function.__code__, space, name)
             copy.__qualname__ = f"{name}_{version}"
             inner = name != "run_events"
-            space[name] = njit(cache=True, forceinline=inner, _nrt=False)(copy)
+            space[name] = njit(
+                cache=True, forceinline=inner, error_model="numpy", _nrt=False
+            )(copy)
     return space
 
 

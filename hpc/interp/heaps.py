@@ -65,6 +65,12 @@ def rise(heap: Heap, first: float, second: float, width: int) -> int:
     """Makes room for an item that begins with these two; where it goes."""
     n = int(heap[0])
     heap[0] = n + 1
+    return climb(heap, n, first, second, width)
+
+
+def climb(heap: Heap, n: int, first: float, second: float, width: int) -> int:
+    """Moves larger items from above place n, which is free, down; where one that
+    begins with these two goes then."""
     while n > 0:
         above = (n - 1) // 2
         here, there = 1 + n * width, 1 + above * width
@@ -83,23 +89,25 @@ def sink(heap: Heap, width: int) -> None:
     last = int(heap[0]) - 1
     heap[0] = last
     moved = 1 + last * width
-    first, second = heap[moved], heap[moved + 1]
     n = 0
-    while 2 * n + 1 < last:
+    # Down to a leaf: the item that fills the hole came from one, and goes near one.
+    while 2 * n + 2 < last:
         child = 2 * n + 1
         there = 1 + child * width
-        if child + 1 < last and precedes(heap, there + width, there):
+        if precedes(heap, there + width, there):
             child += 1
             there += width
-        if first < heap[there]:
-            break
-        if first == heap[there] and second < heap[there + 1]:
-            break
         for part in range(width):
             heap[1 + n * width + part] = heap[there + part]
         n = child
+    if 2 * n + 1 < last:
+        there = 1 + (2 * n + 1) * width
+        for part in range(width):
+            heap[1 + n * width + part] = heap[there + part]
+        n = 2 * n + 1
+    at = climb(heap, n, heap[moved], heap[moved + 1], width)
     for part in range(width):
-        heap[1 + n * width + part] = heap[moved + part]
+        heap[at + part] = heap[moved + part]
 
 
 def precedes(heap: Heap, one: int, two: int) -> bool:

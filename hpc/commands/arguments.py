@@ -204,7 +204,19 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a .ssc.json or .moe file")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="a .ssc.json or .moe file"
+    )
+    parser.add_argument(
+        "--explain",
+        metavar="CODE",
+        help="show the rule of a violation code, a rejected example and its fix",
+    )
+    parser.add_argument(
+        "--relaxed",
+        action="store_true",
+        help="assume that a signal may overtake the data of earlier puts",
+    )
     _add_pipeline(parser, several=False)
     _add_json(parser)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from hpc.commands.errors import FAILED, OK
+from hpc.commands.errors import FAILED, OK, UsageError, suggestion
 from hpc.commands.inputs import open_schedule
 from hpc.commands.measure import Checked, check
 from hpc.commands.outputs import note, show, show_json, show_table
@@ -13,13 +13,47 @@ from hpc.commands.progress import Progress
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a verdict per check; status 1 if there is a violation."""
+    """Print a verdict per check; status 1 if there is a violation.
+
+    With `--explain`, what a code means instead.
+    """
+    if args.explain is not None:
+        return _explain(args)
+    if args.file is None:
+        raise UsageError("check needs a FILE, or --explain CODE")
     with Progress() as progress:
         progress.step(f"checking {args.file}")
         opened = open_schedule(args.file, policy=args.policy, pipeline=args.pipeline)
-        checked = check(opened)
+        checked = check(opened, relaxed=args.relaxed)
     show_checked(checked, as_json=args.json)
     return OK if checked.ok else FAILED
+
+
+def _explain(args: argparse.Namespace) -> int:
+    if args.file is not None:
+        raise UsageError("--explain takes no FILE")
+    from hpc.schedule.explain import EXAMPLES, explain
+
+    if args.explain not in EXAMPLES:
+        hint = suggestion(args.explain, list(EXAMPLES))
+        known = ", ".join(EXAMPLES)
+        raise UsageError(
+            f"unknown violation code '{args.explain}'{hint or f'; there are {known}'}"
+        )
+    explanation = explain(args.explain)
+    if args.json:
+        show_json(asdict(explanation))
+        return OK
+    show(f"{explanation.code} (check: {explanation.check})")
+    show(f"rule: {explanation.rule}")
+    show(f'rejected: the safe schedule "{explanation.safe}" with these edits')
+    for line in explanation.edits:
+        show(f"    {line}")
+    show("because")
+    for line in explanation.violation.render().splitlines():
+        show(f"    {line}")
+    show(f"fix: {explanation.fix}")
+    return OK
 
 
 def refuse(checked: Checked, *, as_json: bool) -> int:

@@ -49,8 +49,11 @@ class Checked:
         return self.report.ok
 
 
-def check(opened: Opened) -> Checked:
-    """Run every check on a schedule, with the rows that its own routing gives."""
+def check(opened: Opened, *, relaxed: bool = False) -> Checked:
+    """Run every check on a schedule, with the rows that its own routing gives.
+
+    `relaxed`: signals may overtake the data of earlier puts.
+    """
     from hpc.interp.routing import RoutingError, routing_counts
     from hpc.schedule.check import Limits, check_schedule
 
@@ -60,7 +63,8 @@ def check(opened: Opened) -> Checked:
         counts = routing_counts(schedule.layer, schedule.routing)
     except RoutingError as error:
         raise InputError(f"{opened.file}: error: {error}") from error
-    report = check_schedule(schedule, Limits.of(machine), counts)
+    limits = Limits.of(machine)
+    report = check_schedule(schedule, limits, counts, relaxed=relaxed)
     return Checked(opened, machine, counts, report)
 
 

@@ -142,12 +142,16 @@ class Ordered:
         event = self._event(put)
         if event is not None and event in self._first_wait:
             return True
-        if self._fences[put[0]][put[1]] < self._fences[put[0]][-1]:
+        if self.fenced_at_end(put):
             return True
         if self.relaxed:
             return False
         sources = self.clocks.senders(self._put(put))
         return reached(self.clocks.end.done[put[0]], put[1] + 1) & sources == sources
+
+    def fenced_at_end(self, put: Place) -> bool:
+        """A world barrier follows the put."""
+        return self._fences[put[0]][put[1]] < self._fences[put[0]][-1]
 
     def answers(self, a: Access, b: Access) -> bool:
         """A combine reads just what a dispatch of the same (expert, group) wrote, rank

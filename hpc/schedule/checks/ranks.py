@@ -71,7 +71,8 @@ def _globals(s: Schedule, programs: Sequence[Schedule]) -> list[Violation]:
         shared = globals_hash(program) == wanted
         if shared and (program.queues, program.buffers) == (s.queues, s.buffers):
             continue
-        lines = tuple(diff_schedules(s, program))
+        same_remarks = replace(program, notes=s.notes, pipeline=s.pipeline)
+        lines = tuple(diff_schedules(s, same_remarks))
         what = "runs another program" if shared else "has other global fields"
         message = f"rank {rank} {what}: {lines[0]}"
         found.append(

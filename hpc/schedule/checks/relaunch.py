@@ -71,8 +71,8 @@ class _LastLaunch:
 
     def arrived(self, at: Place, put: Put, place: Place) -> bool:
         """The put `place` of the last launch landed wherever this one will: known by a
-        wait there, if a signal may overtake data."""
-        if not self.relaxed:
+        barrier or a wait there, if a signal may overtake data."""
+        if not self.relaxed or self.ordered.fenced_at_end(place):
             return True
         instr = self.clocks.index.instr(place)
         event = instr.event if isinstance(instr, Put) else None

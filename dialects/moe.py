@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     DenseArrayBase,
     DictionaryAttr,
-    IntAttr,
     StringAttr,
     SymbolNameConstraint,
     TensorType,
@@ -43,6 +42,7 @@ from xdsl.traits import HasParent, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.base import LocatedOp, ints_attr, typed_operand_def
+from dialects.moe_gmm import GmmOp
 from dialects.moe_grad import GRAD_OPS
 from dialects.moe_rowwise import ACTIVATION_OPS, AddOp, MoeOp
 from dialects.moe_types import (
@@ -242,57 +242,6 @@ class DispatchOp(MoeOp):
         expect_same(
             "element of the result", element_of(self.x.type), element_of(result)
         )
-
-
-@irdl_op_definition
-class GmmOp(MoeOp):
-    """
-    Grouped matrix multiplication: rows of expert e times weight e.
-
-    ```mlir
-    %r = "test.op"() : () -> !moe.routed<2x?x64xbf16>
-    %w = "test.op"() : () -> tensor<2x64x32xbf16>
-    %h = moe.gmm %r, %w : !moe.routed<2x?x64xbf16>, tensor<2x64x32xbf16>
-      -> !moe.routed<2x?x32xbf16>
-    ```
-    """
-
-    name = "moe.gmm"
-    STEM: ClassVar[str] = "h"
-    SPLIT: ClassVar[SplitSpec] = SplitSpec(
-        Space.ROUTED, (Access.ALIGNED, Access.EXPERT), unit="aic"
-    )
-
-    rows = typed_operand_def(RoutedType)
-    weight = typed_operand_def(TensorType[AnyFloat])
-    result = result_def(RoutedType)
-
-    traits = traits_def(Pure())
-
-    assembly_format = (
-        "$rows `,` $weight attr-dict `:` type($rows) `,` type($weight)"
-        " `->` type($result)"
-    )
-
-    def __init__(self, rows: SSAValue, weight: SSAValue):
-        r, w = rows.type, weight.type
-        assert isinstance(r, RoutedType)
-        assert isinstance(w, TensorType)
-        cols = IntAttr(w.get_shape()[-1])
-        result = RoutedType(r.experts, cols, r.element)
-        super().__init__(operands=[rows, weight], result_types=[result])
-
-    def verify_(self) -> None:
-        shape = tuple(self.weight.type.get_shape())
-        if len(shape) != 3:
-            raise VerifyException(f"the weight must be experts x K x N, got {shape}")
-        rows, result = self.rows.type, self.result.type
-        expect_same("experts of the weight", rows.experts.data, shape[0])
-        expect_same("K of the weight", rows.cols.data, shape[1])
-        expect_same("columns of the result", shape[2], result.cols.data)
-        expect_same("experts of the result", rows.experts.data, result.experts.data)
-        expect_same("element of the weight", rows.element, element_of(self.weight.type))
-        expect_same("element of the result", rows.element, result.element)
 
 
 @irdl_op_definition

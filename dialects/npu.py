@@ -371,7 +371,8 @@ class PutMemSignalOp(Instruction):
     assembly_format = (
         "custom<NameText>($kind) `[` $expert `,` $group `]`"
         " custom<RegionText>($source) `->` custom<RegionText>($dest)"
-        " (`scale` $scale^)? (`dot` custom<RegionsText>($dot)^)? `chunks` $chunks `via` custom<NameText>($transport)"
+        " (`scale` $scale^)? (`dot` custom<RegionsText>($dot)^)?"
+        " `chunks` $chunks `via` custom<NameText>($transport)"
         " (`signal` custom<FlagText>($signal)^)?" + _TEAM
     )
 

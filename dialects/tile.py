@@ -238,7 +238,7 @@ class ExchangeOp(ExchangeLike):
 
     ```mlir
     %0 = tile.exchange dispatch[0, 1] @x -> @recv[0, 1]
-    %1 = tile.exchange dispatch[0, 1] @d -> @dy[0, 1] scale dot(@back[0, 1], @dr[0, 1])
+    %1 = tile.exchange dispatch[0, 1] @d -> @dy[0, 1] scale dot (@back[0, 1], @dr[0, 1])
     ```
     """
 

@@ -106,7 +106,7 @@ builtin.module {
 
 // -----
 
-// CHECK: the weight must be experts x K x N, got (64, 32)
+// CHECK: the weight must have 3 dimensions of known size, got tensor<64x32xbf16>
 %r, %w = "test.op"() : () -> (!moe.routed<2x?x64xbf16>, tensor<64x32xbf16>)
 %h = moe.gmm %r, %w : !moe.routed<2x?x64xbf16>, tensor<64x32xbf16> -> !moe.routed<2x?x32xbf16>
 
@@ -260,3 +260,42 @@ builtin.module {
 
 // CHECK: Unexpected attribute i32
 "test.op"() : () -> !moe.slots<8x2x64xi32>
+
+// -----
+
+// The transposed product runs along N.
+// CHECK: N of the weight must be 64, got 32
+%d, %w = "test.op"() : () -> (!moe.routed<2x?x64xbf16>, tensor<2x64x32xbf16>)
+%r = moe.gmm_nt %d, %w : !moe.routed<2x?x64xbf16>, tensor<2x64x32xbf16> -> !moe.routed<2x?x64xbf16>
+
+// -----
+
+// CHECK: shape of the result must be (2, 64, 32), got (2, 32, 64)
+%p, %q = "test.op"() : () -> (!moe.routed<2x?x64xbf16>, !moe.routed<2x?x32xbf16>)
+%dw = moe.gmm_tn %p, %q : !moe.routed<2x?x64xbf16>, !moe.routed<2x?x32xbf16> -> tensor<2x32x64xbf16>
+
+// -----
+
+// CHECK: the gradient must be !moe.routed<2x?x32xbf16>, got !moe.routed<2x?x64xbf16>
+%h, %d = "test.op"() : () -> (!moe.routed<2x?x64xbf16>, !moe.routed<2x?x64xbf16>)
+%dh = moe.swiglu_grad %h, %d : !moe.routed<2x?x64xbf16>, !moe.routed<2x?x64xbf16> -> !moe.routed<2x?x64xbf16>
+
+// -----
+
+// CHECK: dot takes slots and gives weights, or neither
+%x, %back = "test.op"() : () -> (tensor<8x64xbf16>, !moe.slots<8x2x64xbf16>)
+%dy = moe.dispatch %x dot %back : !moe.slots<8x2x64xbf16> : tensor<8x64xbf16> -> !moe.routed<2x?x64xbf16>
+
+// -----
+
+// CHECK: columns of the router must be 1, got 64
+%back, %x = "test.op"() : () -> (!moe.slots<8x2x64xbf16>, tensor<8x64xbf16>)
+%dx, %dr = moe.reduce_dot %back, %back, %x : !moe.slots<8x2x64xbf16>, !moe.slots<8x2x64xbf16>, tensor<8x64xbf16> -> tensor<8x64xbf16>, !moe.slots<8x2x64xbf16>
+
+// -----
+
+// CHECK: saved must name arguments of 1, got [1]
+moe.layer @saved on "ascend_a3" mode "backward" {} saved [1] {
+^bb0(%x: tensor<8x64xbf16>):
+  moe.return %x : tensor<8x64xbf16>
+}

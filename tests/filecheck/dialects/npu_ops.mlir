@@ -73,3 +73,9 @@ npu.program @outlined on "ascend_a3" mode "forward" policy "list" {} groups [arr
 // CHECK-LABEL: "test.op"() {flag = #npu.flag<@"odd name"[3, 0]>}
 // GENERIC-LABEL: "test.op"()
 "test.op"() {flag = #npu.flag<@"odd name"[3, 0]>} : () -> ()
+
+// -----
+
+// CHECK:   npu.put_mem_signal dispatch[0, 1] @d -> @dy[0, 1] scale dot (@back[0, 1], @dr[0, 1]) chunks 2 via put signal @dy_ready[0, 1] on aiv[0:24]
+// GENERIC: dot = [#tile.region<@back[0, 1]>, #tile.region<@dr[0, 1]>]
+npu.put_mem_signal dispatch[0, 1] @d -> @dy[0, 1] scale dot(@back[0, 1], @dr[0, 1]) chunks 2 via put signal @dy_ready[0, 1] on aiv[0:24]

@@ -242,3 +242,8 @@ tile.program @p on "ascend_a3" mode "forward" policy "list" {} groups [array<i64
 
 // CHECK: unit must be one of aic, aiv, got gpu
 %0 = tile.task relu (@h) -> (@a) on gpu[0:4]
+
+// -----
+
+// CHECK: dot is (rows, result), of a dispatch
+%0 = tile.exchange combine[0, 0] @y[0, 0] -> @back[0, 0] dot(@b[0, 0], @r[0, 0])

@@ -77,3 +77,12 @@ tile.program @exchanges on "ascend_a3" mode "forward" policy "paper" {} groups [
 // CHECK-LABEL: "test.op"() {region = #tile.region<@"odd name"[0, 2]>, all = #tile.region<@x>, part = #tile.region<@x[*, 3]>, team = #tile.team<aic[4:24]>}
 // GENERIC-LABEL: "test.op"()
 "test.op"() {region = #tile.region<@"odd name"[0, 2]>, all = #tile.region<@x[*, *]>, part = #tile.region<@x[*, 3]>, team = #tile.team<aic[4:24]>} : () -> ()
+
+// -----
+
+// A dispatch of gradients scales rows and takes the dot product with the slots' rows.
+// CHECK:      %{{.*}} = tile.exchange dispatch[0, 1] @d -> @dy[0, 1] scale dot (@back[0, 1], @dr[0, 1])
+// CHECK-NEXT: %{{.*}} = tile.put dispatch[0, 1] @d -> @dy[0, 1] scale dot (@back[0, 1], @dr[0, 1]) chunks 2 via put
+// GENERIC:    dot = [#tile.region<@back[0, 1]>, #tile.region<@dr[0, 1]>]
+%0 = tile.exchange dispatch[0, 1] @d -> @dy[0, 1] scale dot(@back[0, 1], @dr[0, 1])
+%1 = tile.put dispatch[0, 1] @d -> @dy[0, 1] scale dot(@back[0, 1], @dr[0, 1]) chunks 2 via put

@@ -197,6 +197,7 @@ def _measure(
 ) -> Measured:
     from hpc.interp.bound import lower_bound
     from hpc.interp.engine import simulate
+    from hpc.interp.lifetimes import memory_use
     from hpc.report.summary import PolicyReport
 
     schedule, counts, machine = checked.schedule, checked.counts, checked.machine
@@ -234,6 +235,7 @@ def _measure(
         checks=checked.report.checks,
         unchecked=checked.report.unchecked,
         values=values.get(schedule.policy),
+        memory=memory_use(schedule, timing),
     )
     return Measured(checked, report, timing)
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hpc.interp.expand import Expanded
 from hpc.interp.flow import epilogue, flow_nodes, node_of
+from hpc.interp.lifetimes import Spans, buffer_spans
 from hpc.interp.overlap import hidden_shares
 from hpc.interp.program import NO_GATE, Program
 from hpc.interp.task_steps import COMPUTE
@@ -112,6 +113,7 @@ class Timing:
       there is none).
     - `tasks`: task instances, that is (core, compute instruction) with at least one
       tile, and put tiles.
+    - `spans`: lifetimes of the buffers on the simulated ranks (see `lifetimes`).
     - `ranks_simulated`: fewer than there are if the others repeat them (see `fold`).
     """
 
@@ -129,6 +131,7 @@ class Timing:
     comm_hidden: float
     tasks: int
     ranks_simulated: int
+    spans: Spans
     trace: TraceData | None = None
 
 
@@ -169,6 +172,7 @@ def measure(run: Run, *, record: bool) -> Timing:
         comm_hidden=float(np.mean(shares)) if shares else 1.0,
         tasks=_tasks(run) * run.copies,
         ranks_simulated=ranks,
+        spans=buffer_spans(run, layer_us),
         trace=trace_of(run) if record else None,
     )
 

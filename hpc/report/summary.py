@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hpc.interp.lifetimes import MemoryUse
+from hpc.report.memory import memory_json
 from hpc.schedule.model import Schedule
 
 Json = dict[str, object]
@@ -83,6 +85,7 @@ class PolicyReport:
     checks: dict[str, bool]
     unchecked: dict[str, str]
     values: Values | None
+    memory: MemoryUse
 
     @property
     def complaints(self) -> tuple[str, ...]:
@@ -114,6 +117,7 @@ class PolicyReport:
             "ranks_simulated": self.ranks_simulated,
             "checks": self.checks,
             "not_checked": self.unchecked,
+            "memory": memory_json(self.memory),
             "values": _values_json(self.values, None),
         }
 
@@ -183,6 +187,7 @@ NUMBERS = {
     "comm_hidden": "simulated",
     "utilization": "simulated",
     "cores": "simulated",
+    "memory": "allocated bytes; simulated times and peaks",
     "checks": "checked",
     "values": "computed",
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from hpc.report.memory import buffers_text, memory_rows
 from hpc.report.summary import CoreUse, PolicyReport, RunReport, Values
 from hpc.report.tables import render_table
 from hpc.schedule.layer import Layer, Routing
@@ -77,11 +78,14 @@ def run_text(report: RunReport, *, color: bool) -> str:
     rows = [
         *_latency_rows(policies),
         *_core_rows(policies),
+        *memory_rows([policy.memory for policy in policies]),
         *_check_rows(policies),
         *_value_rows(report),
     ]
     table = _table(policies, rows, color=color)
-    return f"{describe(report)}\n{table}{LEGEND}"
+    best = report.best
+    buffers = buffers_text(best.policy, best.memory, color=color)
+    return f"{describe(report)}\n{table}{LEGEND}\n{buffers}"
 
 
 def compare_text(report: RunReport, *, color: bool) -> str:

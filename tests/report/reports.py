@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hpc.interp.lifetimes import BufferUse, MemoryUse, Peak
 from hpc.report.summary import CoreUse, PolicyReport, RunReport, Values
 from tests.builders import small_layer, standard_schedule
 
 VALUES = Values("shrunk", (0, 1), 1.5e-3, 4e-3, True, True, "abc")
+MEMORY = MemoryUse(
+    rank=1,
+    buffers=(
+        BufferUse("recv", "workspace", True, True, 3000, "30 rows x 100", 5.0, 90.0),
+        BufferUse("w", "weight", False, False, 1_500_000, "2 experts", 0.0, 80.0),
+    ),
+    allocated_bytes=1_503_000,
+    every=Peak(1_503_000, 5.0),
+    symmetric=Peak(3000, 5.0),
+    saved=Peak(3000, 5.0),
+    workspace=Peak(0, 0.0),
+)
 
 
 def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyReport:
@@ -32,6 +45,7 @@ def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyRepo
         checks={"structure": True, "deadlock": True},
         unchecked={"races": "not checked yet"},
         values=VALUES,
+        memory=MEMORY,
     )
 
 

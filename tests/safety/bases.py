@@ -31,7 +31,7 @@ layer {name} {{
 parallel {{ ep = {ep} }}
 machine = {machine}
 routing = {routing}
-mode    = forward
+mode    = {mode}
 {flow}
 schedule {{
   policy = {policy}  base_tile = 16x16x16  {pins}
@@ -82,6 +82,7 @@ class Base:
     machine: str = "ascend_a3"
     routing: str = "uniform(seed=1)"
     flow: str = ""
+    mode: str = "forward"
     pins: str = ""
     aic: int = 2
     comm: int = 2
@@ -106,6 +107,8 @@ def _variants() -> list[Base]:
             Base(f"{policy}_relu_a2", policy, activation="relu", machine="ascend_a2"),
             Base(f"{policy}_chunks", policy, pins="row_chunks = 2", vector=1),
             Base(f"{policy}_slots", policy, flow=NO_REDUCE, pins="groups = 2"),
+            Base(f"{policy}_backward", policy, mode="backward", pins="groups = 2"),
+            Base(f"{policy}_train", policy, mode="train"),
         ]
     rows = [
         Base(f"{policy}_rows", policy, ep=1, template=ROWS_ONLY)
@@ -117,6 +120,9 @@ def _variants() -> list[Base]:
         Base("list_one_rank", ep=1, experts=2, pins="groups = 1"),
         Base("list_three", ep=3, experts=3, pins="groups = 2", aic=3, comm=1),
         Base("paper_three", "paper", ep=3, experts=3, routing="zipf(1.2, seed=2)"),
+        Base("list_back_input", mode="backward", more="weights_at = input"),
+        Base("list_back_relu", mode="backward", activation="relu", experts=3, ep=3),
+        Base("list_train_groups", mode="train", pins="groups = 2", top_k=1),
         Base("list_hot", routing="hot(1, 0.4)", pins="groups = 2", aic=1, vector=1),
     ]
 
@@ -159,6 +165,8 @@ def scaled(s: Schedule) -> Schedule:
 
     def small(instr: Instr) -> Instr:
         if not isinstance(instr, Task):
+            return instr
+        if instr.op == "gmm_tn":
             return instr
         return replace(instr, base=replace(instr.base, m=min(instr.base.m, 2)))
 

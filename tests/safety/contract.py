@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from hpc.machine.record import Machine
 from hpc.schedule.model import Barrier, Put, Region, Schedule, Set, Task, Wait
 
+GMMS = ("gmm", "gmm_nt", "gmm_tn")
+
 
 def broken_rules(s: Schedule, machine: Machine) -> Iterator[str]:
     """Broken rules of one program, in words."""
@@ -79,7 +81,7 @@ def _team_rules(s: Schedule, machine: Machine) -> Iterator[str]:
             yield f"the machine has no {team.unit} {team.first + team.size - 1}"
         for instr in queue.code:
             if isinstance(instr, Put | Task):
-                cube = isinstance(instr, Task) and instr.op == "gmm"
+                cube = isinstance(instr, Task) and instr.op in GMMS
                 if cube != (team.unit == "aic"):
                     yield f"{team.unit} cannot run {instr}"
 
@@ -100,23 +102,25 @@ def _reference_rules(s: Schedule) -> Iterator[str]:
 def _unread(s: Schedule) -> Iterator[str]:
     """Inputs and weights are there to be read."""
     instrs = [instr for queue in s.queues for instr in queue.code]
-    read = {i.source.buffer for i in instrs if isinstance(i, Put)}
+    puts = [i for i in instrs if isinstance(i, Put)]
+    read = {r.buffer for put in puts for r in (put.source, *put.dot[:1])}
     read |= {r.buffer for i in instrs if isinstance(i, Task) for r in i.reads}
-    if any(isinstance(i, Put) and i.scale for i in instrs):
+    if any(put.scale for put in puts):
         read.add("router")
     for buffer in s.buffers:
-        if buffer.role in ("input", "weight") and buffer.name not in read:
+        if buffer.role in ("input", "weight", "saved") and buffer.name not in read:
             yield f"nobody reads {buffer.name}"
 
 
 def _wrong_scale(s: Schedule, put: Put) -> bool:
+    """In a forward program; the outputs show it in a backward one."""
     wanted = put.kind == "dispatch" and s.layer.weights_at == "input"
-    return put.scale != wanted
+    return s.mode == "forward" and put.scale != wanted
 
 
 def _regions(instr: object) -> tuple[Region, ...]:
     if isinstance(instr, Put):
-        return instr.source, instr.dest
+        return instr.source, instr.dest, *instr.dot
     return (*instr.reads, *instr.writes) if isinstance(instr, Task) else ()
 
 

@@ -53,8 +53,8 @@ class Builder:
         if full:
             tokens = tuple(6 + n % 3 for n in tokens)
         self.layer = small_layer(
-            tokens=tokens, ep=self.ep, experts=self.ep + rng.randint(0, 2), hidden=16,
-            intermediate=16, top_k=rng.randint(1, 2) if self.ep > 1 else 1,
+            tokens=tokens, ep=self.ep, experts=self.ep + rng.randint(0, 2), hidden=32,
+            intermediate=32, top_k=rng.randint(1, 2) if self.ep > 1 else 1,
         )  # fmt: skip
         self.row_chunks = rng.randint(1, 2 if full else 3)
         self.groups = self._groups()

@@ -125,7 +125,9 @@ class Execution:
         self.gathered: dict[tuple[str, int], list[int]] = {}
         self.last = tables[-1]
         self.cells = tables[0][0]
-        self.value = list(self.cells.initial)
+        self.given = [tiles[0].initial for tiles in tables]
+        """What each launch finds: saved tensors are those of its own routing."""
+        self.value = [POISON] * len(self.cells.initial)
         self.writes: list[_Write | None] = [None] * len(self.value)
         self.readers: list[dict[int, int]] = [{} for _ in self.value]
         self.used = bytearray(len(self.value))
@@ -235,12 +237,13 @@ class Execution:
 
     def _work(self, core: int, instr: Put | Task, tiles: tuple[Tile, ...]) -> None:
         put = isinstance(instr, Put)
+        given = self.given[self.launch[core] - 1]
         for tile in tiles:
             for move in tile.moves:
                 values = [move.tag]
                 for cell in move.sources:
-                    self._read(core, cell)
-                    values.append(self.value[cell])
+                    self._read(core, cell, given[cell])
+                    values.append(given[cell] or self.value[cell])
                 self._write(core, move.dest, put)
                 poisoned = POISON in values[1:]
                 self.value[move.dest] = POISON if poisoned else hash(tuple(values)) | 1
@@ -249,10 +252,10 @@ class Execution:
                 assert instr.event is not None
                 self._signal(core, tile.target, instr.event)
 
-    def _read(self, core: int, cell: int) -> None:
+    def _read(self, core: int, cell: int, given: int) -> None:
         write, clock = self.writes[cell], self.clock[core]
         if write is None:
-            if self.value[cell] == POISON:
+            if given == POISON:
                 self._wrong(core, "reads unwritten", cell)
         elif clock[write.core] < write.when:
             self._race("read", "the write of it", core, write.core, cell)

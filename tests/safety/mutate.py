@@ -195,6 +195,11 @@ def _wrong_region(field: str) -> Operator:
             return None
         instr = at(s, place)
         if isinstance(instr, Put):
+            if instr.dot and rng.random() < 0.5:
+                i = ("reads", "writes").index(field)
+                dot = list(instr.dot)
+                dot[i] = _changed(s, rng, dot[i])
+                return edited(s, *place, dot=tuple(dot))
             name = "source" if field == "reads" else "dest"
             region = _changed(s, rng, getattr(instr, name))
             return edited(s, *place, **{name: region})
@@ -219,7 +224,7 @@ def _changed(s: Schedule, rng: Random, region: Region) -> Region:
         for b in s.buffers
         if b.space == buffer.space
         and b != buffer
-        and (b.role, buffer.role) != ("input", "input")
+        and not {b.role, buffer.role} <= {"input", "saved"}
     ]
     return replace(region, buffer=rng.choice(same)) if same else region
 
@@ -241,7 +246,8 @@ def _map_regions(s: Schedule, change: Callable[[Region], Region]) -> Schedule:
     def mapped(instr: Instr) -> Instr:
         if isinstance(instr, Put):
             source, dest = change(instr.source), change(instr.dest)
-            return replace(instr, source=source, dest=dest)
+            dot = tuple(map(change, instr.dot))
+            return replace(instr, source=source, dest=dest, dot=dot)
         if isinstance(instr, Task):
             reads = tuple(change(region) for region in instr.reads)
             return replace(instr, reads=reads, writes=tuple(map(change, instr.writes)))

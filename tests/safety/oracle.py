@@ -156,11 +156,11 @@ class Oracle:
         return SAFE
 
 
-def _gmm_widths(s: Schedule) -> set[tuple[str, int]]:
+def _gmm_widths(s: Schedule) -> set[tuple[str, int, int]]:
     return {
-        (i.writes[0].buffer, i.base.n)
+        (i.writes[0].buffer, i.base.m, i.base.n)
         for i in instructions(s)
-        if isinstance(i, Task) and i.op == "gmm" and i.writes
+        if isinstance(i, Task) and i.op.startswith("gmm") and i.writes
     }
 
 

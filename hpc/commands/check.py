@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from hpc.commands.errors import FAILED, OK, UsageError, suggestion
 from hpc.commands.inputs import open_schedule
 from hpc.commands.measure import Checked, check
 from hpc.commands.outputs import note, show, show_json, show_table
 from hpc.commands.progress import Progress
+
+if TYPE_CHECKING:
+    from hpc.schedule.certificate import Certificate
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,11 +79,33 @@ def show_checked(checked: Checked, *, as_json: bool) -> None:
     show(f"{file}: layer {s.layer.name}, policy {s.policy}, {s.layer.ep} ranks")
     rows = [[c.name, _verdict(checked, c.name), c.doc] for c in CHECKS]
     show_table(["check", "verdict", "means"], rows)
+    for line in _facts(checked):
+        show(line)
     violations = checked.report.violations
     for violation in violations:
         show(violation.render())
     count = len(violations)
     show(f"{file}: {count} violation{'' if count == 1 else 's'}")
+
+
+def _facts(checked: Checked) -> list[str]:
+    """What else is proven: the order of sums, and for which routings there is room."""
+    certificate = _certificate(checked)
+    if certificate is None:
+        return []
+    from hpc.schedule.overflow import room
+
+    order = f"reduction order: {certificate.digest}"
+    return [order, *(f"room: {line}" for line in room(checked.schedule))]
+
+
+def _certificate(checked: Checked) -> Certificate | None:
+    """None if names dangle, as `coverage` then does not run either."""
+    if "coverage" not in checked.report.checks:
+        return None
+    from hpc.schedule.certificate import certify
+
+    return certify(checked.schedule)
 
 
 def _verdict(checked: Checked, name: str) -> str:
@@ -90,7 +116,10 @@ def _verdict(checked: Checked, name: str) -> str:
 
 def checked_json(checked: Checked) -> dict[str, object]:
     """The verdicts and violations of one schedule."""
+    from hpc.schedule.overflow import room
+
     schedule = checked.schedule
+    certificate = _certificate(checked)
     return {
         "layer": schedule.layer.name,
         "source": checked.opened.file,
@@ -101,5 +130,8 @@ def checked_json(checked: Checked) -> dict[str, object]:
         "ok": checked.ok,
         "checks": checked.report.checks,
         "not_checked": checked.report.unchecked,
+        "reduction_order": None if certificate is None else certificate.digest,
+        "sums": [] if certificate is None else list(certificate.lines),
+        "room": [] if certificate is None else room(schedule),
         "violations": [asdict(violation) for violation in checked.report.violations],
     }

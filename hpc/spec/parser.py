@@ -136,12 +136,13 @@ def _check(report: Report, sections: _Sections, directory: Path) -> Spec | None:
         report.error(place, message)
         return None
     place = parts.place("tokens")
-    check_memory(report, place, machine, layer, routed.routing, inputs, flow)
+    routing, mode = routed.routing, mode or MODES[0]
+    check_memory(report, place, machine, layer, routing, inputs, flow, mode)
     return Spec(
         layer=layer,
         machine=_machine_name(sections.value("machine"), directory),
-        mode=mode or MODES[0],
-        routing=routed.routing,
+        mode=mode,
+        routing=routing,
         inputs=inputs,
         flow=flow,
         pins=pins,

@@ -91,8 +91,9 @@ class Compute:
     def _dot(self, instr: Put, rank: int, slots: Ints, rows: Array) -> None:
         """Products of the token rows of a put with the rows of their slots."""
         other, result = instr.dot
-        for region in instr.dot:
-            self.memory.operand(region, rank, slots)
+        part = instr.expert, instr.group
+        if {(region.expert, region.part) for region in instr.dot} != {part}:
+            raise ExecutionError(f"dispatch of {part}, dot product of {instr.dot}")
         for start in range(0, len(slots), _ROWS_AT_ONCE):
             cut = slice(start, start + _ROWS_AT_ONCE)
             there = self.memory.array(rank, other.buffer)[slots[cut]]

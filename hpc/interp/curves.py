@@ -72,7 +72,7 @@ def gelu_slope(values: F32) -> F32:
     below: F32 = _HALF * (erf(values * _SQRT_HALF) + _ONE)
     exponent: F32 = -_HALF * values * values
     density: F32 = _NORMAL * np.exp(exponent)
-    return below + values * density
+    return np.add(below, values * density, dtype=np.float32)
 
 
 def halves(rows: F32) -> tuple[F32, F32]:

@@ -60,13 +60,15 @@ class Products:
             self.memory.write(rank, dest.buffer, pick(rows, at), product, across)
 
     def _gradient(self, task: Task, rank: int, owned: Mask) -> None:
-        one, two = task.reads
         dest = task.writes[0]
-        if one.expert is None or one.expert != dest.expert or one.expert != two.expert:
-            raise ExecutionError(f"gmm_tn: {one} and {two} for {dest}, not one expert")
+        expert = dest.expert
+        parts = {(region.expert, region.part) for region in task.reads}
+        if expert is None or parts != {(expert, None)}:
+            reads = " and ".join(map(str, task.reads))
+            raise ExecutionError(f"gmm_tn: {reads} are not all rows of one {dest}")
         matrix = self.memory.rows(dest, rank)
-        rows = self.placement.expert_rows(rank, one.expert)
-        left, right = (self.memory.operand(r, rank, rows)[rows] for r in task.reads)
+        rows = self.placement.expert_rows(rank, expert)
+        left, right = (self.memory.array(rank, r.buffer)[rows] for r in task.reads)
         shape = (row_count(matrix), self.memory.buffers[dest.buffer].cols)
         if (left.shape[1], right.shape[1]) != shape:
             raise ExecutionError(

@@ -22,12 +22,14 @@ class Verdict:
     """The worst error of outputs against a reference, relative to the natural scale.
 
     `max_rel_err` is infinite if an output is not a number (or not zero where it must
-    be). `worst` says where: (output, rank, row, column).
+    be). `worst` says where: (output, rank, row, column). `outputs` has the worst error
+    and the bound of every output that has elements.
     """
 
     max_rel_err: float
     bound: float
     worst: tuple[str, int, int, int] | None
+    outputs: Mapping[str, tuple[float, float]]
 
     @property
     def ok(self) -> bool:
@@ -48,7 +50,8 @@ def compare(
     outputs: Mapping[str, Sequence[npt.NDArray[Any]]], expected: Reference
 ) -> Verdict:
     """The verdict on `outputs[name][rank]`: of several outputs, on the worst one."""
-    verdict = Verdict(0.0, max(expected.bound.values(), default=0.0), None)
+    found: dict[str, tuple[float, float]] = {}
+    verdict = Verdict(0.0, max(expected.bound.values(), default=0.0), None, found)
     for name, values in expected.values.items():
         bound = max(expected.bound[name], _TINY)
         for rank, value in enumerate(values):
@@ -57,7 +60,9 @@ def compare(
             if not error.size:
                 continue
             row, col = divmod(int(error.argmax()), error.shape[1])
-            worst = Verdict(float(error[row, col]), bound, (name, rank, row, col))
+            most, place = float(error[row, col]), (name, rank, row, col)
+            found[name] = max(most, found.get(name, (0.0, 0.0))[0]), bound
+            worst = Verdict(most, bound, place, found)
             if verdict.worst is None or worst.severity > verdict.severity:
                 verdict = worst
     return verdict

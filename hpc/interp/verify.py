@@ -33,11 +33,13 @@ class ValueReport:
 
     `max_rel_err` is relative to the natural scale (see `reference`), None if an output
     is not a number or there is none; `bound` is what it must not exceed. `worst` names
-    the element (output, rank, row, column). `bit_identical` compares the seeds;
-    `digest` is that of the output bits; schedules verified together have equal ones if
-    they computed the same. `what` is "shrunk" or "full", the latter also if the layer
-    is so narrow that nothing was shrunk. `faults` says what went wrong otherwise: a
-    deadlock, rows not written exactly once.
+    the element (output, rank, row, column), `outputs` the worst error and the bound of
+    every output, infinite for one that is not a number.
+
+    `bit_identical` compares the seeds; `digest` is that of the output bits; schedules
+    verified together have equal ones if they computed the same. `what` is "shrunk" or
+    "full", the latter also if the layer is so narrow that nothing was shrunk. `faults`
+    says what went wrong otherwise: a deadlock, rows not written exactly once.
     """
 
     max_rel_err: float | None
@@ -49,6 +51,7 @@ class ValueReport:
     what: str
     worst: tuple[str, int, int, int] | None = None
     faults: tuple[str, ...] = ()
+    outputs: tuple[tuple[str, float, float], ...] = ()
 
 
 def verify_values(
@@ -139,6 +142,7 @@ def _verify(
         what=what,
         worst=verdict.worst,
         faults=tuple(faults),
+        outputs=tuple((n, *pair) for n, pair in sorted(verdict.outputs.items())),
     )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp.data import make_data
+from hpc.interp.data import Data, make_data
 from hpc.interp.reference import reference
-from hpc.interp.steps import steps_of
+from hpc.interp.saved import launch_data
 from hpc.interp.values import Result, execute
 from hpc.interp.verdict import Verdict, compare
+from hpc.interp.verify import all_steps
 from hpc.schedule.layer import Layer
 from hpc.schedule.model import Base, Buffer, Queue, Region, Schedule, Set, Task, Wait
 from tests.builders import AIC, VEC, small_layer, standard_schedule
@@ -22,19 +23,28 @@ Ids = Sequence[npt.NDArray[Any]]
 NARROW = Base(16, 16, 64)
 
 
+def data_for(schedule: Schedule, ids: Ids) -> Data:
+    """The data of seed 0, and what the forward pass saves of it."""
+    if schedule.mode != "backward":
+        return make_data(schedule.layer, schedule.buffers)
+    return launch_data(schedule, all_steps(schedule), ids)
+
+
 def run(schedule: Schedule, ids: Ids, seed: int = 0) -> Result:
     """Executes on the data of seed 0."""
-    data = make_data(schedule.layer, schedule.buffers)
+    data = data_for(schedule, ids)
     return execute(schedule, ids, seed=seed, data=data)
 
 
-def judge(schedule: Schedule, ids: Ids, seed: int = 0) -> Verdict:
+def judge(
+    schedule: Schedule, ids: Ids, seed: int = 0, data: Data | None = None
+) -> Verdict:
     """Executes, insists on every output being written once, and compares."""
-    data = make_data(schedule.layer, schedule.buffers)
+    data = data or data_for(schedule, ids)
     result = execute(schedule, ids, seed=seed, data=data)
     assert result.writes_ok, result.faults
     names = list(result.outputs)
-    expected = reference(schedule.layer, steps_of(schedule), ids, data, names)
+    expected = reference(schedule.layer, all_steps(schedule), ids, data, names)
     return compare(result.outputs, expected)
 
 
@@ -76,16 +86,20 @@ def with_code(schedule: Schedule, queue: int, code: tuple[Any, ...]) -> Schedule
 
 
 def with_teams(schedule: Schedule, size: int) -> Schedule:
-    """The schedule with all teams of 24 cores, and what joins them, cut to `size`."""
+    """The schedule with all teams of 24 cores, and what joins them, cut to `size`.
+
+    Events that count the signals of puts stay as they are.
+    """
+    joins = {e.id for e in schedule.events if "done" in e.name}
     queues = list(schedule.queues)
     for index, queue in enumerate(queues):
         code = tuple(
-            replace(c, need=size) if isinstance(c, Wait) and c.need == 24 else c
+            replace(c, need=size) if isinstance(c, Wait) and c.event in joins else c
             for c in queue.code
         )
         queues[index] = Queue(replace(queue.team, size=size), code)
     events = tuple(
-        replace(e, need=size) if e.need == 24 else e for e in schedule.events
+        replace(e, need=size) if e.id in joins else e for e in schedule.events
     )
     return replace(schedule, events=events, queues=tuple(queues))
 

@@ -204,7 +204,8 @@ class State:
     def result(
         self, schedule: Schedule, work: Expanded, program: Program, machine: Machine
     ) -> Run:
-        """What the run left behind, for `timing.measure`."""
+        """What the run left behind, for `timing.measure`; this state is used up."""
+        del self.ready, self.put_bytes, self.put_extra, self.put_work_us
         served = np.array([pool[SERVED] for pool in self.pools])
         return Run(
             schedule=schedule,
@@ -215,15 +216,17 @@ class State:
             start=np.frombuffer(self.start),
             end=np.frombuffer(self.end),
             done_us=np.array(self.done_us),
-            put_begin=self._by_source(self.began),
-            put_sent=self._by_source(self.sent_at),
-            put_delivered=self._by_source(self.delivered),
-            put_core=self._by_source(self.put_core),
+            put_begin=self._by_source("began"),
+            put_sent=self._by_source("sent_at"),
+            put_delivered=self._by_source("delivered"),
+            put_core=self._by_source("put_core"),
             served=served.reshape(3, self.ranks),
         )
 
-    def _by_source(self, values: array[float] | array[int]) -> npt.NDArray[Any]:
-        """Put tiles ordered by source rank and program, as in `Run`."""
+    def _by_source(self, name: str) -> npt.NDArray[Any]:
+        """Put tiles ordered by source rank and program, as in `Run`; not kept here."""
+        values: array[float] = getattr(self, name)
+        delattr(self, name)
         flat = np.frombuffer(values, dtype=values.typecode)
         return flat.reshape(-1, self.ranks).T.ravel()
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from hpc.driver import compile_file
+from hpc.commands.measure import spec_steps
+from hpc.driver import Compiled, compile_file
 from hpc.interp.routing import routing_ids
+from hpc.interp.steps import Step
 from hpc.schedule.model import Instr, Schedule, Task
 from tests.safety.oracle import Oracle, make_tables
 from tests.safety.rows import Ids
@@ -132,27 +134,31 @@ BASES = {base.name: base for base in _variants()}
 
 @dataclass(frozen=True)
 class Twin:
-    """A compiled base, scaled down, and the oracle that knows what it computes."""
+    """A compiled base, scaled down; the oracle that knows what it computes, and the
+    operators of its spec."""
 
     name: str
     schedule: Schedule
     oracle: Oracle
+    steps: tuple[Step, ...]
 
 
 @cache
-def compiled(name: str) -> Schedule:
-    """The schedule as the compiler makes it."""
+def compiled(name: str) -> Compiled:
+    """Spec and schedule as the compiler makes them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.moe"
         path.write_text(BASES[name].text)
-        return compile_file(path).schedule
+        return compile_file(path)
 
 
 @cache
 def twin(name: str) -> Twin:
     """The base called so, ready for mutation."""
-    s = scaled(compiled(name))
-    return Twin(name, s, Oracle(s, make_tables(s.layer, own_table(s), seed=len(name))))
+    made = compiled(name)
+    s = scaled(made.schedule)
+    oracle = Oracle(s, make_tables(s.layer, own_table(s), seed=len(name)))
+    return Twin(name, s, oracle, spec_steps(made.spec))
 
 
 def own_table(s: Schedule) -> Ids:

@@ -239,14 +239,18 @@ class Execution:
         put = isinstance(instr, Put)
         given = self.given[self.launch[core] - 1]
         for tile in tiles:
+            # All is read before any is written, as through a core's own buffer.
+            made: list[int] = []
             for move in tile.moves:
                 values = [move.tag]
                 for cell in move.sources:
                     self._read(core, cell, given[cell])
                     values.append(given[cell] or self.value[cell])
-                self._write(core, move.dest, put)
                 poisoned = POISON in values[1:]
-                self.value[move.dest] = POISON if poisoned else hash(tuple(values)) | 1
+                made.append(POISON if poisoned else hash(tuple(values)) | 1)
+            for move, value in zip(tile.moves, made, strict=True):
+                self._write(core, move.dest, put)
+                self.value[move.dest] = value
             if tile.target >= 0:
                 assert isinstance(instr, Put)
                 assert instr.event is not None

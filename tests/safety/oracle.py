@@ -24,11 +24,12 @@ from tests.safety.execution import Execution, Outcome
 from tests.safety.rows import Ids, Illegal
 from tests.safety.tiles import Tiles
 
-REASONS = ("illegal", "hang", "race", "wrong", "late", "joins", "relaunch")
+REASONS = ("illegal", "hang", "race", "wrong", "late", "other", "joins", "relaunch")
 """Why a schedule is unsafe: it breaks a rule of the format (`illegal`), some cores
-never end, two accesses are not ordered, outputs are not what the layer means, something
-arrives after the end, thresholds are not the signals that arrive, or it is safe alone
-but not when the next launch follows (`relaunch`)."""
+never end, two accesses are not ordered, rows are read unwritten or written for nobody
+or twice, something arrives after the end, the outputs are properly computed but not
+those of the layer (`other`), thresholds are not the signals that arrive, or it is safe
+alone but not when the next launch follows (`relaunch`)."""
 
 Outputs = list[list[list[int]]]
 """By table, rank and cell."""
@@ -150,7 +151,7 @@ class Oracle:
             if found:
                 return Verdict(kind, found[0])
         if self.outputs is not None and outcome.outputs != self.outputs[t]:
-            return Verdict("wrong", "the outputs are not those of the layer")
+            return Verdict("other", "the outputs are not those of the layer")
         for text in broken_joins(programs, outcome.arrived):
             return Verdict("joins", text)
         return SAFE

@@ -3,6 +3,10 @@
 Every mutant is judged twice, by the oracle and by the checker. The table counts where
 they agree; a *false accept* is a schedule that the oracle proved unsafe and the checker
 accepted, a *false reject* one that the oracle found safe and the checker refused.
+
+A schedule that properly computes another layer is no fault that a schedule could show
+by itself; if the checker accepts one, `hpc run` on the spec has to refuse its values
+(column "values"), or it is a false accept.
 """
 
 from __future__ import annotations
@@ -14,13 +18,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
+from hpc.interp.verify import verify_values
 from hpc.schedule.check import CheckReport, Limits, check_schedule
 from hpc.schedule.render import render_instr
-from tests.safety.bases import BASES, twin
+from tests.safety.bases import BASES, Twin, twin
 from tests.safety.mutate import CLASSES, ONE_RANK, Mutant, mutate
 from tests.safety.oracle import REASONS, Verdict
 
-COLUMNS = ("mutants", "safe", "unsafe", "accepted", "rejected", "false +", "false -")
+COLUMNS = (
+    "mutants", "safe", "unsafe", "accepted", "rejected", "values", "false +", "false -",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,10 +38,11 @@ class Judged:
     mutant: Mutant
     verdict: Verdict
     report: CheckReport
+    refused_by_values: bool = False
 
     @property
     def false_accept(self) -> bool:
-        return self.report.ok and not self.verdict.safe
+        return self.report.ok and not (self.verdict.safe or self.refused_by_values)
 
     @property
     def false_reject(self) -> bool:
@@ -54,6 +62,7 @@ class Tally:
         row["mutants"] += 1
         row["safe" if judged.verdict.safe else "unsafe"] += 1
         row["accepted" if judged.report.ok else "rejected"] += 1
+        row["values"] += judged.refused_by_values
         self.reasons[judged.verdict.kind] += 1
         if judged.false_accept or judged.false_reject:
             row["false +" if judged.false_accept else "false -"] += 1
@@ -64,10 +73,10 @@ class Tally:
 
     def table(self) -> str:
         """Fixed-width text, a line a class and one for the sum."""
-        lines = [f"{'class':24}" + "".join(f"{name:>10}" for name in COLUMNS)]
+        lines = [f"{'class':24}" + "".join(f"{name:>9}" for name in COLUMNS)]
         rows = [*sorted(self.by_class.items()), ("total", self.total())]
         for name, row in rows:
-            cells = "".join(f"{row[column]:>10}" for column in COLUMNS)
+            cells = "".join(f"{row[column]:>9}" for column in COLUMNS)
             lines.append(f"{name:24}{cells}")
         found = ", ".join(f"{kind} {self.reasons[kind]}" for kind in REASONS)
         return "\n".join([*lines, f"unsafe because: {found}"])
@@ -100,7 +109,15 @@ def judge(base: str, mutant: Mutant) -> Judged:
     """Both verdicts on a mutant."""
     known = twin(base)
     verdict = known.oracle.judge(mutant.programs)
-    return Judged(base, mutant, verdict, checked(base, mutant))
+    report = checked(base, mutant)
+    other = report.ok and verdict.kind == "other" and _wrong_values(known, mutant)
+    return Judged(base, mutant, verdict, report, other)
+
+
+def _wrong_values(known: Twin, mutant: Mutant) -> bool:
+    """Whether a run on data shows that the spec means something else."""
+    schedule = mutant.programs[0]
+    return not verify_values(schedule, mode="full", seeds=(0,), steps=known.steps).ok
 
 
 def checked(base: str, mutant: Mutant) -> CheckReport:

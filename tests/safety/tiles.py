@@ -82,7 +82,7 @@ class Tiles:
     def width(self, name: str) -> int:
         """Cells of one row; for matrices, of one matrix."""
         buffer = self.buffers[name]
-        m, n = self.steps.get(name, (buffer.rows, buffer.cols))
+        m, n = self.steps.get(_shape(buffer), (buffer.rows, buffer.cols))
         across = -(-buffer.cols // n)
         return across * -(-buffer.rows // m) if buffer.space == "weight" else across
 
@@ -281,7 +281,7 @@ class Tiles:
         tag = hash(("gmm_tn", rank, dest.expert))
         assert dest.expert is not None
         cells = self.cells(rank, dest.buffer, dest.expert)
-        m, n = self.steps[dest.buffer]
+        m, n = self.steps[_shape(matrix)]
         across = -(-matrix.cols // n)
         tiles: list[Tile] = []
         for j in range(-(-matrix.cols // task.base.n)):
@@ -372,14 +372,20 @@ def _move(dest: int, column: int, tag: int, sources: tuple[int, ...]) -> Move:
     return Move(dest, hash((tag, column)), sources)
 
 
-def _cell_steps(s: Schedule) -> dict[str, tuple[int, int]]:
-    """(rows, columns) of a cell of each buffer that GMMs write: as large as no tile
-    cuts through. Rows only count for matrices."""
-    step: dict[str, tuple[int, int]] = {}
+def _shape(buffer: Buffer) -> tuple[str, int, int]:
+    """Buffers of one shape are cut alike: a value does not show which it lay in."""
+    return buffer.space, buffer.rows, buffer.cols
+
+
+def _cell_steps(s: Schedule) -> dict[tuple[str, int, int], tuple[int, int]]:
+    """(rows, columns) of a cell by shape: as large as no GMM tile cuts through. Rows
+    only count for matrices."""
+    step: dict[tuple[str, int, int], tuple[int, int]] = {}
+    shapes = {buffer.name: _shape(buffer) for buffer in s.buffers}
     for queue in s.queues:
         for instr in queue.code:
             if isinstance(instr, Task) and instr.op in ("gmm", "gmm_nt", "gmm_tn"):
-                name, base = instr.writes[0].buffer, instr.base
-                m, n = step.get(name, (0, 0))
-                step[name] = gcd(m, base.m), gcd(n, base.n)
+                shape, base = shapes[instr.writes[0].buffer], instr.base
+                m, n = step.get(shape, (0, 0))
+                step[shape] = gcd(m, base.m), gcd(n, base.n)
     return step

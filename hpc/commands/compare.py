@@ -8,8 +8,16 @@ import sys
 from hpc.commands.check import refuse
 from hpc.commands.errors import UsageError
 from hpc.commands.inputs import is_schedule
-from hpc.commands.measure import Measured, check_all, measure_all, report_on, verdict
+from hpc.commands.measure import (
+    Checked,
+    Measured,
+    check_all,
+    measure_all,
+    report_on,
+    verdict,
+)
 from hpc.commands.outputs import show, show_json
+from hpc.commands.partial import show_partial
 from hpc.commands.progress import Progress
 from hpc.schedule.policy import POLICIES
 
@@ -21,11 +29,16 @@ def run(args: argparse.Namespace) -> int:
 
     if is_schedule(args.file):
         raise UsageError(f"'{args.file}' is compiled already; compare a .moe file")
+    checked: list[Checked] = []
     measured: list[Measured] = []
-    with Progress() as progress:
-        checked = check_all(args.file, POLICIES, None, progress)
-        if checked[-1].ok:
-            measured = list(measure_all(checked, {}, progress))
+    try:
+        with Progress() as progress:
+            checked = check_all(args.file, POLICIES, None, progress)
+            if checked[-1].ok:
+                for one in measure_all(checked, {}, progress):
+                    measured.append(one)
+    except KeyboardInterrupt as interrupt:
+        return show_partial(args, checked, measured, interrupt)
     if not checked[-1].ok:
         return refuse(checked[-1], as_json=args.json)
     report = report_on(args.file, measured)

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from hpc.commands.check import refuse
-from hpc.commands.errors import OK, UsageError
+from hpc.commands.errors import INTERRUPTED, OK, UsageError
 from hpc.commands.inputs import is_schedule
 from hpc.commands.measure import check_all
 from hpc.commands.outputs import show, show_json
@@ -35,4 +35,4 @@ def run_sensitivity(args: argparse.Namespace, asked: list[str | None]) -> int:
         show_json({"source": args.file, **sensitivity_json(found)})
     else:
         show(sensitivity_text(found, color=sys.stdout.isatty()))
-    return OK
+    return OK if found.complete else INTERRUPTED

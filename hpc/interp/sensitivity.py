@@ -71,12 +71,18 @@ class Pair:
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
     """Latencies in microseconds: `base[policy]` undisturbed, `moved[policy]` in the
-    order of `disturbances`. `one_rank` if jitter was the same on all ranks."""
+    order of `disturbances`. `one_rank` if jitter was the same on all ranks. `planned`
+    is how many runs there should have been, if an interrupt came before the last."""
 
     base: dict[str, float]
     disturbances: tuple[Disturbance, ...]
     moved: dict[str, tuple[float, ...]]
     one_rank: bool
+    planned: int
+
+    @property
+    def complete(self) -> bool:
+        return len(self.disturbances) == self.planned
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -124,22 +130,29 @@ def sensitivity(
     seeds: tuple[int, ...] = SEEDS,
     tell: Tell | None = None,
 ) -> Sensitivity:
-    """Simulates every schedule under every disturbance; `tell` hears which is next."""
+    """Simulates every schedule under every disturbance; `tell` hears which is next.
+
+    An interrupt ends it early, with what all schedules have been through by then.
+    """
     every = tuple(_disturbances(machine, seeds))
-    base: dict[str, float] = {}
-    moved: dict[str, tuple[float, ...]] = {}
-    one_rank = False
-    for policy, schedule in schedules.items():
-        runner = _Runner(schedule, counts, machine)
-        one_rank |= runner.one_rank
-        base[policy] = runner.latency_us(None)
-        latencies: list[float] = []
+    runners = {p: _Runner(s, counts, machine) for p, s in schedules.items()}
+    base = {policy: runner.latency_us(None) for policy, runner in runners.items()}
+    rows: list[list[float]] = []
+    try:
         for n, what in enumerate(every):
             if tell is not None:
-                tell(f"policy {policy}, run {n + 1} of {len(every)}: {what}")
-            latencies.append(runner.latency_us(what))
-        moved[policy] = tuple(latencies)
-    return Sensitivity(base, every, moved, one_rank)
+                tell(f"disturbance {n + 1} of {len(every)}: {what}")
+            rows.append([runner.latency_us(what) for runner in runners.values()])
+    except KeyboardInterrupt:
+        pass
+    columns = [tuple(row[n] for row in rows) for n in range(len(runners))]
+    return Sensitivity(
+        base,
+        every[: len(rows)],
+        dict(zip(runners, columns, strict=True)),
+        any(runner.one_rank for runner in runners.values()),
+        len(every),
+    )
 
 
 def _disturbances(machine: Machine, seeds: tuple[int, ...]) -> Iterator[Disturbance]:

@@ -32,6 +32,10 @@ def sensitivity_text(found: Sensitivity, *, color: bool) -> str:
     notes = [f"+-{STEP:.0%} moves nothing: {', '.join(quiet)}"] if quiet else []
     if found.one_rank:
         notes.append("jitter: the same on all ranks")
+    if not found.complete:
+        notes.append(
+            f"only {len(found.disturbances)} of {found.planned} runs were made"
+        )
     return "\n".join([table.rstrip("\n"), *notes, *_verdicts(found)]) + "\n"
 
 
@@ -39,6 +43,7 @@ def sensitivity_json(found: Sensitivity) -> Json:
     """All latencies, and the verdict on every pair."""
     return {
         "numbers": "simulated",
+        "complete": found.complete,
         "base_us": {p: round(us, 3) for p, us in found.base.items()},
         "runs": [
             {

@@ -102,7 +102,7 @@ def verdict_of(slower: tuple[float, float]) -> Sensitivity:
     """Policy a takes 100 us and 101 in two disturbed runs; b takes 102 us."""
     disturbances = (Disturbance("jitter", "0"), Disturbance("constant", "vmax", 1.2))
     moved = {"a": (101.0, 101.0), "b": slower}
-    return Sensitivity({"b": 102.0, "a": 100.0}, disturbances, moved, False)
+    return Sensitivity({"b": 102.0, "a": 100.0}, disturbances, moved, False, 2)
 
 
 def test_a_ranking_that_never_flips_is_decided() -> None:
@@ -125,7 +125,7 @@ def test_a_ranking_that_flips_once_is_undecided(equal_or_faster: float) -> None:
 
 
 def test_equal_latencies_decide_nothing() -> None:
-    found = Sensitivity({"a": 1.0, "b": 1.0}, (), {"a": (), "b": ()}, False)
+    found = Sensitivity({"a": 1.0, "b": 1.0}, (), {"a": (), "b": ()}, False, 0)
     assert found.pairs[0].flips == ("undisturbed",)
 
 
@@ -138,3 +138,17 @@ def test_constants_that_move_nothing_share_a_line(found: Sensitivity) -> None:
     ]
     for name in found.constants:
         assert (f"{name} +-20%" in text) == (name not in quiet)
+
+
+def test_an_interrupt_leaves_what_all_policies_have_been_through() -> None:
+    def tell(text: str) -> None:
+        if text.startswith("disturbance 3 "):
+            raise KeyboardInterrupt
+
+    schedules = {"a": medium(), "b": medium(chunks=1)}
+    found = sensitivity(schedules, EVEN, A3, seeds=SEEDS, tell=tell)
+    assert not found.complete
+    assert [len(moved) for moved in found.moved.values()] == [2, 2]
+    text = sensitivity_text(found, color=False)
+    assert f"only 2 of {found.planned} runs were made" in text
+    assert sensitivity_json(found)["complete"] is False

@@ -14,7 +14,7 @@ from hpc.schedule.checks.index import Index
 from hpc.schedule.checks.router import gradient_buffers
 from hpc.schedule.checks.traffic import put_rows
 from hpc.schedule.layer import ACTIVATIONS, Activation
-from hpc.schedule.model import Base, Put, Region, Schedule, Task
+from hpc.schedule.model import Base, Event, Put, Region, Schedule, Set, Task, Wait
 from tests.builders import (
     backward_schedule,
     dropped,
@@ -336,7 +336,28 @@ def test_gradients_of_weights_may_outlive_the_launch_of_a_rank() -> None:
     that they still read."""
     report = check_schedule(backward_schedule(small_layer(), GROUPS), LIMITS, COUNTS)
     assert {violation.code for violation in report.violations} == {"relaunch-race"}
-    assert all("dy[" in violation.message for violation in report.violations)
+    assert all("overwrite dy" in violation.message for violation in report.violations)
+
+
+def test_saved_rows_expect_no_puts_though_puts_once_brought_them() -> None:
+    s = with_buffer(with_buffer(B, "recv", symmetric=True), "back", symmetric=True)
+    assert check_schedule(s, LIMITS, COUNTS).violations == ()
+
+
+def test_a_dot_product_is_there_when_its_own_rank_says_so() -> None:
+    """Other ranks have no part in it: a flag of the cores that put is enough to read
+    it, and without the flag it is a race."""
+    comm, vec = 1, 2
+    copy = Task("copy", (Region("dweights"),), (Region("result"),), Base(16))
+    event = Event(60, "dots_done", B.queues[comm].team.size)
+    s = with_buffer(B, "dweights", role="workspace")
+    result = replace(B.buffer("dweights"), name="result")
+    s = replace(s, buffers=(*s.buffers, result), events=(*s.events, event))
+    s = inserted(s, comm, 4, Set(60))
+    s = inserted(inserted(s, vec, 0, Wait(60, event.need)), vec, 1, copy)
+    assert check_schedule(s, LIMITS, COUNTS).violations == ()
+    found = check_schedule(moved(s, vec, 0, 1), LIMITS, COUNTS).violations
+    assert {violation.code for violation in found} == {"race-read-write"}
 
 
 def test_a_put_with_a_dot_product_renders() -> None:

@@ -393,10 +393,12 @@ def _bad_id(s: Schedule, rng: Random) -> Schedule | None:
         return edited(s, *place, event=max(e.id for e in s.events) + 1)
     i = rng.randrange(len(s.events))
     old, new = s.events[i].id, 1 << 20
-    return _map_events(_with_event(s, i, id=new), old, new)
+    return map_events(_with_event(s, i, id=new), old, new)
 
 
-def _map_events(s: Schedule, old: int, new: int) -> Schedule:
+def map_events(s: Schedule, old: int, new: int) -> Schedule:
+    """All uses of one counter become uses of another."""
+
     def mapped(instr: Instr) -> Instr:
         if isinstance(instr, Wait | Set | Put) and instr.event == old:
             return replace(instr, event=new)
@@ -418,7 +420,7 @@ def _merged_counters(s: Schedule, rng: Random) -> Schedule | None:
         return None
     kept, gone = rng.sample(s.events, 2)
     need = kept.need + gone.need
-    s = _map_events(s, gone.id, kept.id)
+    s = map_events(s, gone.id, kept.id)
     left = tuple(e for e in s.events if e != gone)
     if rng.random() < 0.3:
         return replace(s, events=left)

@@ -71,6 +71,10 @@ class Oracle:
         chosen = self._tiles[0].at.choice
         return [[mine.count(e) for e in experts] for mine in chosen]
 
+    def tiles(self, table: int) -> Tiles:
+        """Rows and tiles of the base under a table."""
+        return self._tiles[table]
+
     def judge(self, programs: Sequence[Schedule]) -> Verdict:
         """The first reason found, table by table; `programs[rank]` runs on a rank."""
         for s in programs:

@@ -23,6 +23,11 @@ utilization: busy share of all cores of the machine, dispatch to combine;
 busy, waiting, idle: shares of the time of the cores used, whole layer.
 """
 
+BACKWARD_LEGEND = """\
+last gradient: the last combine has arrived and all gradients of weights are written;
+only the local sum over a token's slots may be left.
+"""
+
 
 def describe(report: RunReport) -> str:
     """What was compiled: the layer, the machine and each policy's schedule."""
@@ -85,7 +90,8 @@ def run_text(report: RunReport, *, color: bool) -> str:
     table = _table(policies, rows, color=color)
     best = report.best
     buffers = buffers_text(best.policy, best.memory, color=color)
-    return f"{describe(report)}\n{table}{LEGEND}\n{buffers}"
+    legend = LEGEND if _is_forward(policies) else LEGEND + BACKWARD_LEGEND
+    return f"{describe(report)}\n{table}{legend}\n{buffers}"
 
 
 def compare_text(report: RunReport, *, color: bool) -> str:
@@ -116,9 +122,14 @@ def _row(
     return [label, *(cell(policy) for policy in policies), kind]
 
 
+def _is_forward(policies: Sequence[PolicyReport]) -> bool:
+    return policies[0].schedule.mode == "forward"
+
+
 def _latency_rows(policies: Sequence[PolicyReport]) -> list[Row]:
+    end = "combine" if _is_forward(policies) else "last gradient"
     return [
-        _row("dispatch to combine, us", policies, lambda p: _us(p.latency_us), SIM),
+        _row(f"dispatch to {end}, us", policies, lambda p: _us(p.latency_us), SIM),
         _row("whole layer, us", policies, lambda p: _us(p.layer_us), SIM),
         _row("lower bound, us", policies, lambda p: _us(p.bound_us), "bound"),
         _row("  set by", policies, lambda p: p.bound_by, "bound"),

@@ -39,6 +39,15 @@ def test_every_row_says_what_kind_of_number_it_holds() -> None:
     assert row(text, "values: largest relative error")[0] == "1.50e-03"
 
 
+def test_with_gradients_the_latency_ends_with_the_last_of_them() -> None:
+    policy = policy_report()
+    train = replace(policy, schedule=replace(policy.schedule, mode="train"))
+    text = run_text(run_report(train), color=False)
+    assert row(text, "dispatch to last gradient, us") == ["200.0", "simulated"]
+    assert "last gradient: the last combine has arrived" in text
+    assert "last gradient" not in run_text(run_report(), color=False)
+
+
 def test_policies_stand_side_by_side() -> None:
     report = run_report(policy_report("serial", 300.0), policy_report("list", 150.0))
     text = compare_text(report, color=False)

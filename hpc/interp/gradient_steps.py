@@ -7,31 +7,28 @@ a missing term differs from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from hpc.interp.data import ROUTER
 from hpc.interp.steps import Step, StepsError
 from hpc.schedule.layer import ACTIVATIONS, Layer
 
-ROUTER_GRADIENT = "drouter"
-"""Name of the gradient of the router weights, unless the schedule has another."""
-
 
 def gradient_of(name: str) -> str:
-    """Name of the gradient of an input, a weight or the output."""
+    """Name of the gradient of an input, a weight, the router or the output."""
     return f"d{name}"
 
 
 def with_gradients(
-    layer: Layer, steps: Sequence[Step], router_gradient: str = ROUTER_GRADIENT
+    layer: Layer, steps: Sequence[Step], names: Mapping[str, str] | None = None
 ) -> tuple[Step, ...]:
     """The forward operators `steps`, and behind them those of all gradients.
 
-    What is given is the gradient of the last step's result, in the input
-    `gradient_of(result)`. The gradient of an input or weight n is the result
-    `gradient_of(n)`, that of the router weights `router_gradient`. Raises `StepsError`
-    for an operator that has no gradient here.
+    What is given is the gradient of the last step's result, an input. Gradients of
+    inputs, weights, the router and the last result are called as `names` says, or
+    `gradient_of`. Raises `StepsError` for an operator that has no gradient here.
     """
-    return _Chain(layer, steps, router_gradient).run()
+    return _Chain(layer, steps, names or {}).run()
 
 
 class _Chain:
@@ -41,9 +38,11 @@ class _Chain:
     of the sums that slot values go into.
     """
 
-    def __init__(self, layer: Layer, steps: Sequence[Step], router: str) -> None:
+    def __init__(
+        self, layer: Layer, steps: Sequence[Step], names: Mapping[str, str]
+    ) -> None:
         self.scaled_input = layer.weights_at == "input"
-        self.router = router
+        self.names = names
         self.forward = tuple(steps)
         self.results = {step.result for step in steps}
         self.uses = Counter(arg for step in steps for arg in step.args)
@@ -53,7 +52,7 @@ class _Chain:
 
     def run(self) -> tuple[Step, ...]:
         last = self.forward[-1].result
-        self.parts[last] = [gradient_of(last)]
+        self.parts[last] = [self.name(last)]
         for step in reversed(self.forward):
             if step.op == "combine":
                 self.found += self.combine(step)
@@ -61,9 +60,12 @@ class _Chain:
                 self.found += self.rule(step, self.total(step.result))
         for name in [name for name in self.parts if name not in self.results]:
             total = self.total(name)
-            if total != gradient_of(name):
-                self.found.append(Step("copy", gradient_of(name), (total,)))
+            if total != self.name(name):
+                self.found.append(Step("copy", self.name(name), (total,)))
         return self.forward + tuple(self.found)
+
+    def name(self, value: str) -> str:
+        return self.names.get(value, gradient_of(value))
 
     def total(self, name: str) -> str:
         """Name of the sum of all contributions, which it adds up."""
@@ -79,7 +81,7 @@ class _Chain:
         only one to the gradient of an input is that gradient."""
         parts = self.parts.setdefault(name, [])
         only = self.uses[name] == 1 and name not in self.results
-        parts.append(gradient_of(name) if only else f"{name}.grad{len(parts)}")
+        parts.append(self.name(name) if only else f"{name}.grad{len(parts)}")
         return parts[-1]
 
     def rule(self, step: Step, above: str) -> Iterator[Step]:
@@ -115,7 +117,7 @@ class _Chain:
         result = self.part(step.args[0])
         yield Step("dispatch", result, (above,), weighted=weighted)
         if weighted:
-            yield Step("slot_dot", self.router, (above, step.result))
+            yield Step("slot_dot", self.name(ROUTER), (above, step.result))
 
     def dispatch(self, step: Step, above: str) -> Iterator[Step]:
         """Each slot's row comes home; a token's gradient is their (weighted) sum."""
@@ -125,4 +127,4 @@ class _Chain:
         weighted = self.scaled_input
         yield Step("reduce", self.part(rows), (back,), weighted=weighted)
         if weighted:
-            yield Step("slot_dot", self.router, (rows, back))
+            yield Step("slot_dot", self.name(ROUTER), (rows, back))

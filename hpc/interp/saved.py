@@ -118,7 +118,7 @@ def _buffers(
     known = {buffer.name: buffer for buffer in schedule.buffers}
     results = {step.result for step in steps}
     widths = _widths(steps, known)
-    spaces = {ROUTER: "slot"}
+    spaces = {name: buffer.space for name, buffer in known.items()}
     for step in steps:
         own = spaces.get(step.args[0], "token")
         spaces[step.result] = _SPACES.get(step.op, own)

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from hpc.interp.data import ROUTER, Data
+from hpc.interp.data import Data
 from hpc.interp.footprint import available_bytes, needed_bytes
-from hpc.interp.forward_steps import forward_of
-from hpc.interp.gradient_steps import ROUTER_GRADIENT, with_gradients
+from hpc.interp.launch_steps import launch_steps
 from hpc.interp.memory import Pool
 from hpc.interp.numerics import Array
 from hpc.interp.reference import Reference, reference
 from hpc.interp.routing import Ids, routing_ids
 from hpc.interp.saved import launch_data
 from hpc.interp.shrink import ShrinkError, common_sizes, shrink
-from hpc.interp.steps import Step, StepsError, steps_of
+from hpc.interp.steps import Step, StepsError
 from hpc.interp.values import ExecutionError, execute
 from hpc.interp.verdict import Verdict, compare
 from hpc.schedule.model import Schedule
@@ -118,7 +117,7 @@ def _verify(
     digests: list[str] = []
     faults: dict[str, None] = {}
     try:
-        ids, data, expected = bench.prepare(small, all_steps(small, steps))
+        ids, data, expected = bench.prepare(small, launch_steps(small, steps))
         for seed in seeds:
             result = execute(small, ids, seed=seed, data=data, pool=bench.pool)
             faults.update(dict.fromkeys(result.faults))
@@ -148,28 +147,6 @@ def _verify(
 
 def _refused(why: str, seeds: tuple[int, ...], what: str) -> ValueReport:
     return ValueReport(None, 0.0, False, False, "", seeds, what, faults=(why,))
-
-
-def all_steps(
-    schedule: Schedule, forward: tuple[Step, ...] | None = None
-) -> tuple[Step, ...]:
-    """The operators of a schedule, and those that what is saved for it comes from.
-
-    `forward` are the operators of its spec, None for those that the schedule itself
-    tells. Raises `StepsError` if they cannot be told, or have no gradients.
-    """
-    if forward is None:
-        steps = steps_of(schedule)
-        return (*forward_of(schedule, steps), *steps)
-    if schedule.mode == "forward":
-        return forward
-    router = [
-        b.name
-        for b in schedule.buffers
-        if b.role == "output" and b.space == "slot" and b.cols == 1 and b.name != ROUTER
-    ]
-    name = router[0] if len(router) == 1 else ROUTER_GRADIENT
-    return with_gradients(schedule.layer, forward, name)
 
 
 class _Bench:

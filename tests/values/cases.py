@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hpc.interp.data import Data, make_data
+from hpc.interp.launch_steps import launch_steps
 from hpc.interp.reference import reference
 from hpc.interp.saved import launch_data
 from hpc.interp.values import Result, execute
 from hpc.interp.verdict import Verdict, compare
-from hpc.interp.verify import all_steps
 from hpc.schedule.layer import Layer
 from hpc.schedule.model import Base, Buffer, Queue, Region, Schedule, Set, Task, Wait
 from tests.builders import AIC, VEC, small_layer, standard_schedule
@@ -27,7 +27,7 @@ def data_for(schedule: Schedule, ids: Ids) -> Data:
     """The data of seed 0, and what the forward pass saves of it."""
     if schedule.mode != "backward":
         return make_data(schedule.layer, schedule.buffers)
-    return launch_data(schedule, all_steps(schedule), ids)
+    return launch_data(schedule, launch_steps(schedule), ids)
 
 
 def run(schedule: Schedule, ids: Ids, seed: int = 0) -> Result:
@@ -44,7 +44,7 @@ def judge(
     result = execute(schedule, ids, seed=seed, data=data)
     assert result.writes_ok, result.faults
     names = list(result.outputs)
-    expected = reference(schedule.layer, all_steps(schedule), ids, data, names)
+    expected = reference(schedule.layer, launch_steps(schedule), ids, data, names)
     return compare(result.outputs, expected)
 
 

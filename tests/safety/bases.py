@@ -14,8 +14,9 @@ from pathlib import Path
 from hpc.commands.measure import spec_steps
 from hpc.driver import Compiled, compile_file
 from hpc.interp.routing import routing_ids
-from hpc.interp.steps import Step
+from hpc.interp.steps import Step, steps_of
 from hpc.schedule.model import Instr, Schedule, Task
+from tests.safety.dag import random_schedule
 from tests.safety.oracle import Oracle, make_tables
 from tests.safety.rows import Ids
 
@@ -131,11 +132,14 @@ def _variants() -> list[Base]:
 
 BASES = {base.name: base for base in _variants()}
 
+RANDOM = tuple(f"random_{seed}" for seed in range(16))
+"""Legal by construction rather than compiled: flows and orders no policy makes."""
+
 
 @dataclass(frozen=True)
 class Twin:
-    """A compiled base, scaled down; the oracle that knows what it computes, and the
-    operators of its spec."""
+    """A base of small size; the oracle that knows what it computes, and the operators
+    of its spec."""
 
     name: str
     schedule: Schedule
@@ -155,10 +159,14 @@ def compiled(name: str) -> Compiled:
 @cache
 def twin(name: str) -> Twin:
     """The base called so, ready for mutation."""
-    made = compiled(name)
-    s = scaled(made.schedule)
+    if name in RANDOM:
+        s = random_schedule(RANDOM.index(name), full=True)
+        steps = steps_of(s)
+    else:
+        made = compiled(name)
+        s, steps = scaled(made.schedule), spec_steps(made.spec)
     oracle = Oracle(s, make_tables(s.layer, own_table(s), seed=len(name)))
-    return Twin(name, s, oracle, spec_steps(made.spec))
+    return Twin(name, s, oracle, steps)
 
 
 def own_table(s: Schedule) -> Ids:

@@ -21,7 +21,7 @@ from random import Random
 from hpc.interp.verify import verify_values
 from hpc.schedule.check import CheckReport, Limits, check_schedule
 from hpc.schedule.render import render_instr
-from tests.safety.bases import BASES, Twin, twin
+from tests.safety.bases import BASES, RANDOM, Twin, twin
 from tests.safety.mutate import CLASSES, ONE_RANK, Mutant, mutate
 from tests.safety.oracle import REASONS, Verdict
 
@@ -85,7 +85,7 @@ class Tally:
 def mutants(count: int, seed: int) -> Iterator[tuple[str, Mutant]]:
     """`count` different mutants: classes in turn, bases at random."""
     rng = Random(seed)
-    names = sorted(BASES)
+    names = [*sorted(BASES), *RANDOM]
     classes = [*CLASSES, ONE_RANK]
     seen: set[int] = set()
     made = turn = 0

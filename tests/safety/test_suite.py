@@ -6,7 +6,7 @@ import pytest
 
 from hpc.schedule.check import Limits, check_schedule
 from hpc.schedule.policy import POLICIES
-from tests.safety.bases import BASES, twin
+from tests.safety.bases import BASES, RANDOM, twin
 from tests.safety.mutate import CLASSES, ONE_RANK
 from tests.safety.oracle import REASONS
 from tests.safety.suite import Tally, describe, run_suite
@@ -39,7 +39,7 @@ def test_every_class_has_mutants_and_both_verdicts_occur(tally: Tally) -> None:
     assert all(tally.reasons[kind] >= 10 for kind in common), tally.reasons
 
 
-@pytest.mark.parametrize("name", sorted(BASES))
+@pytest.mark.parametrize("name", [*sorted(BASES), *RANDOM])
 def test_the_bases_are_accepted(name: str) -> None:
     """The oracle has judged them when `twin` made it: see `Oracle.__init__`."""
     known = twin(name)
@@ -57,6 +57,7 @@ def test_the_bases_cover_what_the_suite_promises() -> None:
     assert {len(s.groups) for s in schedules if s.layer.ep == 3} == {1, 2, 3}
     assert any(s.layer.experts % s.layer.ep for s in schedules)
     assert {s.layer.weights_at for s in schedules} == {"input", "output"}
+    assert {s.mode for s in schedules} == {"forward", "backward", "train"}
 
 
 def test_the_suite_is_the_same_every_time() -> None:

@@ -42,7 +42,7 @@ def launch_data(schedule: Schedule, steps: Sequence[Step], ids: Ids) -> Data:
     """Inputs, weights and saved values that a launch of `schedule` starts from.
 
     `steps` say which operators the saved values are results of; one of which they do
-    not tell is random. Raises `StepsError` if the sizes of a value cannot be told.
+    not tell is random. Raises `StepsError` if they need a weight that is not there.
     """
     by_name = {buffer.name: buffer for buffer in schedule.buffers}
     saved = [b.name for b in schedule.buffers if b.role == "saved"]
@@ -140,28 +140,18 @@ def _buffers(
 
 
 def _widths(steps: Sequence[Step], known: dict[str, Buffer]) -> dict[str, int]:
-    """Columns of every value, from those of buffers that the schedule has."""
+    """Columns of every value. Those of the last results are known, being saved; with
+    the weights, they tell those of all operands."""
     widths = {name: buffer.cols for name, buffer in known.items()}
-    names = {name for step in steps for name in (*step.args, step.result)}
-    for _ in steps:
-        for step in steps:
-            _relate(step, widths, known)
-    if missing := names - set(widths):
-        raise StepsError(f"nothing tells the columns of {', '.join(sorted(missing))}")
+    for step in reversed(steps):
+        if step.op == "gmm":
+            rows, weight = step.args
+            if weight not in known:
+                raise StepsError(f"no buffer {weight} to compute {step.result} with")
+            widths.setdefault(rows, known[weight].rows)
+            widths.setdefault(step.result, known[weight].cols)
+            continue
+        factor = 2 if step.op in GATED_ACTIVATIONS else 1
+        for arg in step.args:
+            widths.setdefault(arg, widths[step.result] * factor)
     return widths
-
-
-def _relate(step: Step, widths: dict[str, int], known: dict[str, Buffer]) -> None:
-    """Adds the columns of a step's operands or result that the others tell."""
-    rows, result = step.args[0], step.result
-    if step.op == "gmm":
-        weight = known[step.args[1]]
-        widths.setdefault(rows, weight.rows)
-        widths.setdefault(result, weight.cols)
-        return
-    factor = 2 if step.op in GATED_ACTIVATIONS else 1
-    for arg in step.args:
-        if arg in widths:
-            widths.setdefault(result, widths[arg] // factor)
-        elif result in widths:
-            widths[arg] = widths[result] * factor

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpc.interp.placement import Placement, numbers
 from hpc.schedule.layer import Layer
-from hpc.schedule.model import Region
+from hpc.schedule.model import Buffer, Region
 from tests.builders import small_layer, standard_schedule
 from tests.values.cases import Ids, random_ids
 
@@ -64,6 +64,42 @@ def test_a_region_of_one_group_or_one_expert_is_the_union_of_its_parts() -> None
         assert rows_of(name, None, 1, 0) == sorted(chain(*by_group))
         by_expert = [rows_of(name, 2, g, 0) for g in range(len(GROUPS))]
         assert rows_of(name, 2, None, 0) == sorted(chain(*by_expert))
+
+
+def test_all_rows_of_an_expert_are_in_the_order_of_their_distance() -> None:
+    """By k, whatever the groups: here k = 2 lies in front of 1 and 3."""
+    for rank in range(LAYER.ep):
+        for local in range(LAYER.local_experts):
+            rows = numbers(PLACEMENT.expert_rows(rank, local)).tolist()
+            wanted = [
+                row
+                for k in range(LAYER.ep)
+                for row in numbers(PLACEMENT.received_from(rank, local, k)).tolist()
+            ]
+            assert rows == wanted
+            assert sorted(rows) == sorted(rows_of("recv", local, None, rank))
+    assert PLACEMENT.global_expert(3, 2) is None
+    assert numbers(PLACEMENT.expert_rows(3, 2)).tolist() == []
+
+
+def test_matrices_lie_below_each_other() -> None:
+    buffer = Buffer("dw", "weight", 8, "bf16", "output", 3, rows=5)
+    rows = [PLACEMENT.region_rows(buffer, Region("dw", e), 0) for e in (0, 1, 2)]
+    assert rows == [slice(0, 5), slice(5, 10), slice(10, 15)]
+    assert PLACEMENT.region_rows(buffer, Region("dw"), 3) == slice(0, 15)
+
+
+def test_rows_go_out_and_come_home() -> None:
+    """What lies by slot goes to the experts and back unchanged."""
+    rng = np.random.default_rng(0)
+    home = [rng.random((t * LAYER.top_k, 3)) for t in LAYER.tokens]
+    there = [PLACEMENT.at_expert(home, rank) for rank in range(LAYER.ep)]
+    assert sum(map(len, there)) == sum(int(sent.sum()) for sent in PLACEMENT.sent)
+    back = PLACEMENT.by_slot(there)
+    for rank, values in enumerate(home):
+        sent = PLACEMENT.sent[rank]
+        assert (back[rank][sent] == values[sent]).all()
+        assert not back[rank][~sent].any()
 
 
 def test_rows_come_home() -> None:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from hpc.interp.data import Data, make_data
+from hpc.interp.launch_steps import launch_steps
 from hpc.interp.reference import Reference, reference
 from hpc.interp.reference_sums import SAFETY, UNIT_ROUNDOFF
+from hpc.interp.saved import launch_data
 from hpc.interp.steps import Step, StepsError, steps_of
 from hpc.interp.verdict import compare
 from hpc.schedule.layer import ACTIVATIONS, Activation, Layer
-from tests.builders import small_layer, standard_schedule
+from tests.builders import backward_schedule, small_layer, standard_schedule
 from tests.values.cases import add_then_swiglu, random_ids
 from tests.values.test_ops import GATED, PLAIN, clamped
 
@@ -115,6 +117,65 @@ def test_bound_is_the_stated_formula() -> None:
     u = UNIT_ROUNDOFF["bf16"]
     terms = 4 * u**2 / 3 + F32**2 * (32 / 6 + 16 / 6 + 8**2 + 2 / 3)
     assert bound("bf16", 32) == pytest.approx(SAFETY * math.sqrt(terms))
+
+
+def gradient_bounds(layer: Layer, ids: list[np.ndarray]) -> dict[str, float]:
+    schedule = backward_schedule(layer)
+    steps = launch_steps(schedule)
+    data = launch_data(schedule, steps, ids)
+    names = ["dx", "dw_up", "dw_down", "dweights"]
+    return reference(layer, steps, ids, data, names).bound
+
+
+def test_bounds_of_gradients_are_the_stated_formula() -> None:
+    """Per gradient, what is stored on the way, and how long its sums are: dy is scaled
+    and rounded; a sum over rows is as long as the busiest expert has rows."""
+    layer = small_layer(tokens=(50, 30), hidden=32, intermediate=16)
+    ids = random_ids(layer, 0)
+    rows = max(np.bincount(np.concatenate(ids).ravel()))
+    u2, v2 = UNIT_ROUNDOFF["bf16"] ** 2 / 3, F32**2
+    h = u2 + v2 * 32 / 6
+    a = h + u2 + v2 * 64
+    dy = u2 + v2 / 3
+    da = dy + u2 + v2 * 32 / 6
+    dh = h + da + u2 + v2 * 64
+    wanted = {
+        "dweights": a + u2 + v2 * 16 / 6 + v2 * (32 / 6 + 1 / 3),
+        "dw_down": a + dy + v2 * rows / 6 + u2,
+        "dw_up": dh + v2 * rows / 6 + u2,
+        "dx": dh + 2 * u2 + v2 * (32 / 6 + 2 / 3),
+    }
+    found = gradient_bounds(layer, ids)
+    for name, terms in wanted.items():
+        assert found[name] == pytest.approx(SAFETY * math.sqrt(terms)), name
+
+
+def test_bound_of_a_matrix_gradient_grows_with_the_root_of_its_rows() -> None:
+    """In fp32, where sums over rows dominate: sixteen times the rows, about four times
+    what the sum adds."""
+    found: list[float] = []
+    for rows in (4096, 65536):
+        layer = small_layer(
+            tokens=(rows, 0), top_k=1, dtype="fp32", hidden=2, intermediate=2
+        )
+        ids = [np.zeros((rows, 1), np.int64), np.zeros((0, 1), np.int64)]
+        found.append(gradient_bounds(layer, ids)["dw_down"])
+    assert 3.6 < found[1] / found[0] < 4
+
+
+@pytest.mark.parametrize("rows", [16, 256, 4096])
+def test_natural_scale_of_a_matrix_gradient(rows: int) -> None:
+    """|dw| / scale is of order one for any number of rows."""
+    layer = small_layer(tokens=(rows, 0), top_k=1)
+    ids = [np.zeros((rows, 1), np.int64), np.zeros((0, 1), np.int64)]
+    schedule = backward_schedule(layer)
+    steps = launch_steps(schedule)
+    data = launch_data(schedule, steps, ids)
+    found = reference(layer, steps, ids, data, ["dw_up"])
+    value, scale = found.values["dw_up"][0][:32], found.scales["dw_up"][0][:32]
+    ratio = np.abs(value) / scale
+    assert ratio.max() <= 1
+    assert 0.2 < np.sqrt(np.mean(np.square(ratio))) < 1
 
 
 def test_bound_grows_with_the_root_of_k() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,18 +18,25 @@ from hpc.interp.shrink import (
 )
 from hpc.schedule.layer import ACTIVATIONS, Activation
 from hpc.schedule.model import Base, Schedule, Task
-from tests.builders import small_layer, standard_schedule
+from tests.builders import (
+    backward_schedule,
+    small_layer,
+    standard_schedule,
+    train_schedule,
+)
 from tests.values.cases import add_then_swiglu
 
 
 def column_tiles(schedule: Schedule) -> list[int]:
-    """Column tiles of every GMM, in program order."""
-    return [
-        -(-schedule.buffer(task.writes[0].buffer).cols // task.base.n)
-        for queue in schedule.queues
-        for task in queue.code
-        if isinstance(task, Task) and task.op == "gmm"
-    ]
+    """Column tiles of every GMM, in program order; of sums over rows, row tiles too."""
+    found: list[int] = []
+    for task in (c for queue in schedule.queues for c in queue.code):
+        if isinstance(task, Task) and task.op.startswith("gmm"):
+            result = schedule.buffer(task.writes[0].buffer)
+            found.append(-(-result.cols // task.base.n))
+            if task.op == "gmm_tn":
+                found.append(-(-result.rows // task.base.m))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -129,6 +137,50 @@ def test_sizes_are_the_smallest_that_keep_all_tiles() -> None:
     assert common_sizes([even, uneven])[7168] == 223
     with pytest.raises(ShrinkError, match="h: 64 columns cannot be cut into 43 tiles"):
         shrink(uneven, common_sizes([even]))
+
+
+@pytest.mark.parametrize("make", [backward_schedule, train_schedule])
+@pytest.mark.parametrize("weights_at", ["input", "output"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradients_shrink_with_their_values(
+    activation: str, weights_at: str, make: Callable[..., Schedule]
+) -> None:
+    """Both sizes of a matrix's gradient are columns elsewhere, and keep their tiles:
+    2048 in 22 tiles of 96 becomes 43 in tiles of 2."""
+    layer = small_layer(
+        hidden=2048,
+        intermediate=768,
+        activation=Activation(activation),
+        weights_at=weights_at,
+    )
+    schedule = make(layer, base=Base(96, 256, 64))
+    small = shrink(schedule)
+    gate = 2 if layer.activation.gated else 1
+    cols = {b.name: b.cols for b in small.buffers}
+    hidden, inner = small.layer.hidden, small.layer.intermediate
+    assert (hidden, inner) == (43, 48)
+    assert {cols[n] for n in ("dout", "dy", "dx_rows", "dback", "dx")} == {hidden}
+    assert cols["h"] == cols["dh"] == cols["dw_up"] == gate * inner
+    assert cols["a"] == cols["da"] == small.buffer("dw_down").rows == inner
+    assert small.buffer("dw_up").rows == cols["dw_down"] == hidden
+    assert cols["dweights"] == cols["router"] == 1
+    assert column_tiles(small) == column_tiles(schedule)
+
+
+@given(
+    hidden=SIZES,
+    intermediate=SIZES,
+    base=st.builds(Base, *[st.integers(1, 600)] * 3),
+)
+def test_tiles_of_gradients_stay_for_any_sizes(
+    hidden: int, intermediate: int, base: Base
+) -> None:
+    layer = small_layer(hidden=hidden, intermediate=intermediate)
+    schedules = [train_schedule(layer, base=base), train_schedule(layer)]
+    sizes = common_sizes(schedules)
+    small = [shrink(schedule, sizes) for schedule in schedules]
+    assert small[0].buffers == small[1].buffers
+    assert [column_tiles(s) for s in small] == [column_tiles(s) for s in schedules]
 
 
 def test_contradicting_sizes_are_refused() -> None:

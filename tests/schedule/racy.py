@@ -100,7 +100,7 @@ RACY: dict[str, tuple[Schedule, str]] = {
     ),
     "relaunch-race": (
         one_way(),
-        r"queue 1 instruction 1 of the next launch may overwrite recv\[0,1\] on rank "
+        r"queue 1 instruction 1 of the next launch may overwrite recv on rank "
         r"me\+1 while that rank is still in this launch",
     ),
     "relaunch-signal": (

@@ -6,10 +6,12 @@ launch n a wait asks for n times its threshold, so nobody resets a counter that 
 rank may be signalling. Before the first launch all counters are zero on all ranks.
 
 Whatever a rank does to itself is ordered by the end of its own launch. So only puts of
-launch n + 1 matter: one that lands on rank o must come after every access of launch n
-there to the rows that it overwrites, and its signal after every wait of launch n on
-that counter, which else might take it for one of its own. A put knows of launch n what
-the ranks known to have begun launch n + 1 knew when they ended launch n.
+launch n + 1 matter. The next launch may have another routing: where the rows of a part
+lie is a prefix sum over other counts then, and a put may land in rows that were those
+of any other part. Hence one that lands on rank o must come after *every* access of
+launch n there to the buffer, local ones and puts, and its signal after every wait of
+launch n on that counter, which else might take it for one of its own. A put knows of
+launch n what the ranks known to have begun launch n + 1 knew when they ended launch n.
 
 That two launches are enough: the put of launch n + 2 comes after the same put of launch
 n + 1 on the same rank. That data and signals of launch n do not arrive in launch n + 1
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpc.schedule.checks.accesses import Access, Ordered, Part, accesses
+from hpc.schedule.checks.accesses import Access, Ordered, accesses
 from hpc.schedule.checks.advice import rank_list, who
 from hpc.schedule.checks.clocks import Clock, Clocks
 from hpc.schedule.checks.index import Index, Place, Violation
@@ -33,6 +35,9 @@ RULES = {
     "relaunch-signal": "A signal of the next launch does not meet a wait of this one.",
 }
 
+_SHOWN = 6
+"""Accesses that a witness lists; the rest is counted."""
+
 
 def check_relaunch(
     index: Index, clocks: Clocks, relaxed: bool = False
@@ -40,12 +45,22 @@ def check_relaunch(
     """All ways in which a launch can run into the one before; one violation a put."""
     found: list[Violation] = []
     last = _LastLaunch(clocks, relaxed)
-    by_part = accesses(index)
+    by_buffer = _by_buffer(index)
     for place, instr in index.places():
         if isinstance(instr, Put) and not last.over_everywhere(place, instr):
-            found += _overwritten(index, last, by_part, place, instr)
+            touching = by_buffer[instr.dest.buffer]
+            found += _overwritten(index, last, touching, place, instr)
             found += _signalled(index, last, place, instr)
     return found
+
+
+def _by_buffer(index: Index) -> dict[str, list[Access]]:
+    """Accesses of each buffer, one for each instruction and way."""
+    found: dict[str, dict[tuple[Place, str], Access]] = {}
+    for (buffer, _, _), touching in accesses(index).items():
+        for access in touching:
+            found.setdefault(buffer, {})[access.place, access.how] = access
+    return {buffer: list(each.values()) for buffer, each in found.items()}
 
 
 class _LastLaunch:
@@ -54,7 +69,6 @@ class _LastLaunch:
     def __init__(self, clocks: Clocks, relaxed: bool) -> None:
         self.clocks = clocks
         self.ordered = Ordered(clocks, relaxed)
-        self.relaxed = relaxed
         self._ends: dict[int, Clock] = {}
 
     def over_everywhere(self, at: Place, put: Put) -> bool:
@@ -69,10 +83,10 @@ class _LastLaunch:
         done = reached(self._end(started).done[place[0]], place[1] + 1)
         return (done | started) & targets == targets
 
-    def arrived(self, at: Place, put: Put, place: Place) -> bool:
-        """The put `place` of the last launch landed wherever this one will: known by a
-        barrier or a wait there, if a signal may overtake data."""
-        if not self.relaxed or self.ordered.fenced_at_end(place):
+    def landed(self, at: Place, put: Put, place: Place) -> bool:
+        """All that `place` put in the last launch to where this put goes is there, by
+        a barrier, or by a wait that is over there."""
+        if self.ordered.fenced_at_end(place):
             return True
         instr = self.clocks.index.instr(place)
         event = instr.event if isinstance(instr, Put) else None
@@ -96,41 +110,31 @@ class _LastLaunch:
 def _overwritten(
     index: Index,
     last: _LastLaunch,
-    by_part: dict[Part, list[Access]],
+    touching: list[Access],
     at: Place,
     put: Put,
 ) -> Iterator[Violation]:
-    experts, parts = index.part_range(put.dest)
-    mine = Access(at, put, "land", put.dest)
-    open_: dict[Place, None] = {}
-    for e in experts:
-        for p in parts:
-            for access in by_part[put.dest.buffer, e, p]:
-                if not _is_over(last, access, mine):
-                    open_[access.place] = None
+    """`touching` are the accesses of the put's destination, of all parts."""
+    open_ = [access.place for access in touching if not _is_over(last, access, at, put)]
     if not open_:
         return
     message = (
-        f"{who(at)} of the next launch may overwrite {put.dest.buffer}"
-        f"[{put.expert},{put.group}] on {_targets(index, put)} while that rank is "
-        "still in this launch"
+        f"{who(at)} of the next launch may overwrite {put.dest.buffer} on "
+        f"{_targets(index, put)} while that rank is still in this launch"
     )
     lines = [f"next launch, on rank me: {index.text(at)}"]
-    lines += [f"this launch, there: {index.text(place)}" for place in open_]
+    lines += [f"this launch, there: {index.text(place)}" for place in open_[:_SHOWN]]
+    if len(open_) > _SHOWN:
+        lines.append(f"and {len(open_) - _SHOWN} more")
     lines.append(f"missing: {_missing(put)}")
     yield index.violation(CHECK, "relaunch-race", message, at, witness=tuple(lines))
 
 
-def _is_over(last: _LastLaunch, access: Access, mine: Access) -> bool:
-    """Whether an access of the last launch is over before put `mine` of this one."""
-    assert isinstance(mine.instr, Put)
+def _is_over(last: _LastLaunch, access: Access, at: Place, put: Put) -> bool:
+    """Whether an access of the last launch is over before `put` of this one."""
     if access.how == "land":
-        # Rows of one source come from one rank, which has ended its last launch.
-        return last.arrived(mine.place, mine.instr, access.place)
-    if last.over(mine.place, mine.instr, access.place):
-        return True
-    answered = last.ordered.answers(access, mine)
-    return answered and last.ordered.landed_at_end(access.place)
+        return last.landed(at, put, access.place)
+    return last.over(at, put, access.place)
 
 
 def _signalled(

@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hpc.interp.expand import expand
+from hpc.interp.flow import epilogue, flow_nodes, node_of
 from hpc.interp.program import NO_GATE, Gate, build_program
 from hpc.interp.task_steps import BARRIER, COMPUTE, PUT, Floats
 from hpc.machine.record import Machine
-from hpc.schedule.model import Put, Schedule
+from hpc.schedule.model import Put, Schedule, Task
 
 Ints = npt.NDArray[np.int64]
 
@@ -74,6 +75,8 @@ class _Sweep:
         self.layer_us = np.zeros(self.ranks)
         self.latency_us = np.zeros(self.ranks)
         self.combines = False
+        spaces = {buffer.name: buffer.space for buffer in schedule.buffers}
+        self.epilogue = set(epilogue(flow_nodes(schedule), spaces))
 
     def run(self) -> Sweep:
         moving = True
@@ -112,6 +115,7 @@ class _Sweep:
             now = now + self._compute_us(q, s)
         elif code.kinds[s] == PUT:
             now = self._puts(q, code.works[s], now)
+        self._note_work(q, s, now)
         for gates in code.signals[s]:
             now = now + self.machine.event_set_us
             for target in gates:
@@ -120,6 +124,15 @@ class _Sweep:
         self.now[q] = now
         self.at[q] = s + 1
         return True
+
+    def _note_work(self, q: int, s: int, ends: Floats) -> None:
+        """Work that a rank's latency includes, beside its combine puts."""
+        i = self.program.codes[q].works[s]
+        instr = self.schedule.queues[q].code[i] if i >= 0 else None
+        if not isinstance(instr, Put | Task) or node_of(instr) in self.epilogue:
+            return
+        worked = np.where(self.work.queues[q].tiles[:, :, s] > 0, ends, 0.0)
+        np.maximum(self.latency_us, worked.max(axis=1), out=self.latency_us)
 
     def _opened(self, number: int, gate: Gate) -> Floats:
         last = self.last[number]

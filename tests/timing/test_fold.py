@@ -22,9 +22,15 @@ A3 = load_machine("ascend_a3")
 
 def differences(one: Timing, two: Timing) -> list[str]:
     """Figures in which two results differ by a bit or more."""
-    skipped = ("ranks_simulated", "trace")
+    skipped = ("ranks_simulated", "spans", "trace")
     names = [f.name for f in fields(Timing) if f.name not in skipped]
-    return [n for n in names if not equal(getattr(one, n), getattr(two, n))]
+    found = [n for n in names if not equal(getattr(one, n), getattr(two, n))]
+    ranks = two.ranks_simulated
+    spans = {
+        name: tuple(np.resize(ends, ranks) for ends in span)
+        for name, span in one.spans.items()
+    }
+    return found if equal(spans, two.spans) else [*found, "spans"]
 
 
 def equal(one: object, two: object) -> bool:

@@ -41,6 +41,9 @@ def describe(report: RunReport) -> str:
     ]
     for policy in report.policies:
         lines.append(f"schedule  {policy.policy}: {describe_size(policy.schedule)}")
+    ranks = schedule.layer.ep
+    if all(policy.ranks_simulated < ranks for policy in report.policies):
+        lines.append(f"simulated rank 0 for all {ranks}, which do the same")
     return "\n".join(lines) + "\n"
 
 

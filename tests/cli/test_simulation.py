@@ -111,3 +111,10 @@ def test_sensitivity_and_a_trace_exclude_each_other(hpc: Hpc, tiny: Path) -> Non
     outcome = hpc("run", tiny, "--sensitivity", "--trace", "t.json")
     assert outcome.status == 2
     assert not Path("t.json").exists()
+
+
+def test_the_report_says_that_one_rank_stood_for_all(hpc: Hpc, tiny: Path) -> None:
+    line = "simulated rank 0 for all 2, which do the same\n"
+    assert line in hpc("run", tiny, "--values", "off").out
+    assert line in hpc("compare", tiny).out
+    assert line not in hpc("run", tiny, "--values", "off", "--no-fold").out

@@ -45,7 +45,9 @@ def render_table(
 
 def _style(cell: str) -> str:
     """Verdicts are coloured; the words alone say it all."""
-    return {"ok": "green", "FAILED": "bold red", "not checked yet": "dim"}.get(cell, "")
+    if cell.startswith("not checked"):
+        return "dim"
+    return {"ok": "green", "FAILED": "bold red"}.get(cell, "")
 
 
 def _render(table: Table, *, color: bool) -> str:

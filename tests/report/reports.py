@@ -43,7 +43,7 @@ def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyRepo
         tasks=1234,
         ranks_simulated=8,
         checks={"structure": True, "deadlock": True},
-        unchecked={"races": "not checked yet"},
+        unchecked={"bytes": "not checked: no routing table was given"},
         values=VALUES,
         memory=MEMORY,
     )

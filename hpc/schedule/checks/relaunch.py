@@ -21,12 +21,13 @@ is `put-unfinished` and the rule that every event is waited for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from hpc.schedule.checks.accesses import Access, Ordered, accesses
 from hpc.schedule.checks.advice import rank_list, who
 from hpc.schedule.checks.clocks import Clock, Clocks
 from hpc.schedule.checks.index import Index, Place, Violation
-from hpc.schedule.checks.offsets import reached
+from hpc.schedule.checks.offsets import Steps, reached
 from hpc.schedule.model import Put
 
 CHECK = "relaunch"
@@ -44,14 +45,88 @@ def check_relaunch(
 ) -> list[Violation]:
     """All ways in which a launch can run into the one before; one violation a put."""
     found: list[Violation] = []
-    last = _LastLaunch(clocks, relaxed)
-    by_buffer = _by_buffer(index)
+    last = _LastLaunch(index, clocks, relaxed)
     for place, instr in index.places():
-        if isinstance(instr, Put) and not last.over_everywhere(place, instr):
-            touching = by_buffer[instr.dest.buffer]
-            found += _overwritten(index, last, touching, place, instr)
-            found += _signalled(index, last, place, instr)
+        if isinstance(instr, Put):
+            view = last.view(place, instr)
+            if view.started & view.targets != view.targets:
+                found += _overwritten(index, last, view, place, instr)
+                found += _signalled(index, last, view, place, instr)
     return found
+
+
+class _View(NamedTuple):
+    """Ranks that a put writes to, and those known to have begun its own launch."""
+
+    targets: int
+    started: int
+
+
+class _LastLaunch:
+    """What a put knows of the launch before its own.
+
+    That depends on its `_View` only, of which a program has few; so what is still open
+    is looked up once for each buffer and view, not for each put.
+    """
+
+    def __init__(self, index: Index, clocks: Clocks, relaxed: bool) -> None:
+        self.index = index
+        self.clocks = clocks
+        self.relaxed = relaxed
+        self.ordered = Ordered(clocks, relaxed)
+        self._ends: dict[int, Clock] = {}
+        self._open: dict[tuple[str, _View], list[Place]] = {}
+        self._by_buffer = _by_buffer(index)
+
+    def view(self, at: Place, put: Put) -> _View:
+        return _View(self.ordered.targets(put), self.clocks.before(at).started)
+
+    def open(self, buffer: str, view: _View) -> list[Place]:
+        """Accesses of a buffer, of all its parts, that may not be over there."""
+        key = (buffer, view)
+        if key not in self._open:
+            self._open[key] = [
+                access.place
+                for access in self._by_buffer[buffer]
+                if not self._is_over(access, view)
+            ]
+        return self._open[key]
+
+    def over(self, place: Place, view: _View) -> bool:
+        """All ranks that the put writes to are past `place` of the last launch."""
+        return self._all(self._end(view).done, place, view.targets, view)
+
+    def _is_over(self, access: Access, view: _View) -> bool:
+        if access.how != "land":
+            return self.over(access.place, view)
+        assert isinstance(access.instr, Put)
+        if self.ordered.fenced_at_end(access.place):
+            return True
+        event, end = access.instr.event, self._end(view)
+        waits = [] if event is None else self.index.waits.get(event, [])
+        if any(self._all(end.begun, wait, view.targets, view) for wait in waits):
+            return True
+        if self.relaxed:
+            return False
+        # The senders are past it: what a core has put is there for what comes later.
+        senders = self.clocks.senders(access.instr)
+        ranks = self.clocks.offsets.sum(view.targets, senders)
+        return self._all(end.done, access.place, ranks, view)
+
+    def _all(
+        self, known: tuple[Steps, ...], place: Place, ranks: int, view: _View
+    ) -> bool:
+        """All of `ranks` are past `place`, or in the next launch altogether."""
+        mask = reached(known[place[0]], place[1] + 1) | view.started
+        return mask & ranks == ranks
+
+    def _end(self, view: _View) -> Clock:
+        """What the ranks that have started knew when they ended the last launch."""
+        started = view.started
+        if started not in self._ends:
+            end = self.clocks.end
+            self._ends[started] = end.shift(self.clocks.offsets, started)
+        return self._ends[started]
 
 
 def _by_buffer(index: Index) -> dict[str, list[Access]]:
@@ -63,89 +138,31 @@ def _by_buffer(index: Index) -> dict[str, list[Access]]:
     return {buffer: list(each.values()) for buffer, each in found.items()}
 
 
-class _LastLaunch:
-    """What a put knows of the launch before its own."""
-
-    def __init__(self, clocks: Clocks, relaxed: bool) -> None:
-        self.clocks = clocks
-        self.ordered = Ordered(clocks, relaxed)
-        self._ends: dict[int, Clock] = {}
-
-    def over_everywhere(self, at: Place, put: Put) -> bool:
-        """All ranks that the put writes to have ended the last launch."""
-        targets = self.ordered.targets(put)
-        return self.clocks.before(at).started & targets == targets
-
-    def over(self, at: Place, put: Put, place: Place) -> bool:
-        """All ranks that the put writes to are past `place` of the last launch."""
-        targets = self.ordered.targets(put)
-        started = self.clocks.before(at).started
-        done = reached(self._end(started).done[place[0]], place[1] + 1)
-        return (done | started) & targets == targets
-
-    def landed(self, at: Place, put: Put, place: Place) -> bool:
-        """All that `place` put in the last launch to where this put goes is there, by
-        a barrier, or by a wait that is over there."""
-        if self.ordered.fenced_at_end(place):
-            return True
-        instr = self.clocks.index.instr(place)
-        event = instr.event if isinstance(instr, Put) else None
-        waits = [] if event is None else self.clocks.index.waits.get(event, [])
-        return any(self._passed(at, put, wait) for wait in waits)
-
-    def _passed(self, at: Place, put: Put, wait: Place) -> bool:
-        targets = self.ordered.targets(put)
-        started = self.clocks.before(at).started
-        begun = reached(self._end(started).begun[wait[0]], wait[1] + 1)
-        return (begun | started) & targets == targets
-
-    def _end(self, started: int) -> Clock:
-        """What the ranks of `started` knew when they ended the last launch."""
-        if started not in self._ends:
-            end = self.clocks.end
-            self._ends[started] = end.shift(self.clocks.offsets, started)
-        return self._ends[started]
-
-
 def _overwritten(
-    index: Index,
-    last: _LastLaunch,
-    touching: list[Access],
-    at: Place,
-    put: Put,
+    index: Index, last: _LastLaunch, view: _View, at: Place, put: Put
 ) -> Iterator[Violation]:
-    """`touching` are the accesses of the put's destination, of all parts."""
-    open_ = [access.place for access in touching if not _is_over(last, access, at, put)]
-    if not open_:
+    places = last.open(put.dest.buffer, view)
+    if not places:
         return
     message = (
         f"{who(at)} of the next launch may overwrite {put.dest.buffer} on "
         f"{_targets(index, put)} while that rank is still in this launch"
     )
     lines = [f"next launch, on rank me: {index.text(at)}"]
-    lines += [f"this launch, there: {index.text(place)}" for place in open_[:_SHOWN]]
-    if len(open_) > _SHOWN:
-        lines.append(f"and {len(open_) - _SHOWN} more")
+    lines += [f"this launch, there: {index.text(place)}" for place in places[:_SHOWN]]
+    if len(places) > _SHOWN:
+        lines.append(f"and {len(places) - _SHOWN} more")
     lines.append(f"missing: {_missing(put)}")
     yield index.violation(CHECK, "relaunch-race", message, at, witness=tuple(lines))
 
 
-def _is_over(last: _LastLaunch, access: Access, at: Place, put: Put) -> bool:
-    """Whether an access of the last launch is over before `put` of this one."""
-    if access.how == "land":
-        return last.landed(at, put, access.place)
-    return last.over(at, put, access.place)
-
-
 def _signalled(
-    index: Index, last: _LastLaunch, at: Place, put: Put
+    index: Index, last: _LastLaunch, view: _View, at: Place, put: Put
 ) -> Iterator[Violation]:
     if put.event is None:
         return
     waits = [
-        place
-        for place in index.waits.get(put.event, [])
-        if not last.over(at, put, place)
+        place for place in index.waits.get(put.event, []) if not last.over(place, view)
     ]
     if not waits:
         return

@@ -101,6 +101,9 @@ def test_what_is_not_the_same_on_all_ranks_is_not_folded() -> None:
     hot = even.copy()
     hot[:, 0] += 1
     assert not foldable(layer, hot, A3)
+    last = even.copy()
+    last[3] = np.roll(np.arange(8), 4)
+    assert not foldable(layer, last, A3)
     alone = small_layer(ep=1, experts=2, tokens=(8,))
     assert not foldable(alone, np.full((1, 2), 8), A3)
 

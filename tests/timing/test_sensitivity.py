@@ -9,6 +9,7 @@ import pytest
 
 from hpc.interp import sensitivity as module
 from hpc.interp.engine import simulate
+from hpc.interp.expand import expand
 from hpc.interp.sensitivity import Disturbance, Sensitivity, scaled, sensitivity
 from hpc.machine.fields import BY_KEY
 from hpc.machine.record import load_machine
@@ -152,3 +153,31 @@ def test_an_interrupt_leaves_what_all_policies_have_been_through() -> None:
     text = sensitivity_text(found, color=False)
     assert f"only 2 of {found.planned} runs were made" in text
     assert sensitivity_json(found)["complete"] is False
+
+
+def test_jitter_is_five_percent_of_every_share_and_every_put() -> None:
+    plain, jittered = (expand(medium(), EVEN, A3) for _ in "ab")
+    module._jitter(jittered, seed=3)
+    pairs = [(plain.puts.bytes, jittered.puts.bytes)]
+    for before, after in zip(plain.queues, jittered.queues, strict=True):
+        pairs += [(before.work_us, after.work_us), (before.hbm_bytes, after.hbm_bytes)]
+    for before, after in pairs:
+        some = before > 0
+        if not some.any():
+            continue
+        ratio = after[some] / before[some]
+        assert (np.abs(ratio - 1) <= 0.05 + 1e-4).all()
+        assert ratio.std() > 0.02
+        assert ratio.mean() == pytest.approx(1, abs=0.01)
+    assert np.array_equal(jittered.puts.bytes, np.rint(jittered.puts.bytes))
+
+
+def test_cores_in_another_order_keep_their_own_work() -> None:
+    plain, turned = (expand(medium(), random_counts(medium(), 2), A3) for _ in "ab")
+    module._renumber(turned, seed=1)
+    for before, after in zip(plain.queues, turned.queues, strict=True):
+        assert after.members is not None
+        assert sorted(after.members) == [*range(before.work_us.shape[1])]
+        for place, core in enumerate(after.members):
+            assert np.array_equal(after.work_us[:, place], before.work_us[:, core])
+            assert np.array_equal(after.hbm_bytes[:, place], before.hbm_bytes[:, core])

@@ -98,12 +98,12 @@ def compile_text(
     started = time.perf_counter()
     spec = parse_spec(text, name)
     chosen = policy or spec.pins.policy or "list"
-    text = default_pipeline(chosen) if pipeline is None else pipeline
+    passed = default_pipeline(chosen) if pipeline is None else pipeline
     module = build_module(spec)
-    stages = PassPipeline.parse_spec({**PASSES, **(passes or {})}, text)
+    stages = PassPipeline.parse_spec({**PASSES, **(passes or {})}, passed)
     try:
         run_passes(module, stages, started, on_pass)
-        schedule = _schedule(module, text)
+        schedule = _schedule(module, passed)
     except DiagnosticException as error:
         raise CompileError(error_text(error)) from error
     return Compiled(spec, module, schedule)

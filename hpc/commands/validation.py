@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from hpc.commands.errors import InputError
 
@@ -54,7 +54,7 @@ class Validator:
         return Outcome(point, self._value(point, point.run))
 
     def _value(self, point: Point, run: Run) -> float:
-        machine = cast("Machine", replace(self.machine, **point.facts))  # pyright: ignore[reportArgumentType]
+        machine = replace(self.machine, **point.facts)  # pyright: ignore[reportArgumentType]
         key = (*sorted(run.items()), *sorted(point.facts.items()))
         if key not in self._timings:
             self._timings[key] = self._simulate(run, machine)
@@ -74,7 +74,9 @@ class Validator:
 
         schedule = self._schedule(run, machine)
         counts = routing_counts(schedule.layer, schedule.routing)
-        return simulate(schedule, counts, machine)
+        repeated = bool(run.get("repeated", 0))
+        dispatch = str(run.get("dispatch", "static"))
+        return simulate(schedule, counts, machine, dispatch=dispatch, repeated=repeated)
 
     def _schedule(self, run: Run, machine: Machine) -> Schedule:
         from hpc.interp import single
@@ -108,5 +110,5 @@ class Validator:
         return compiled.schedule
 
 
-NOT_FOR_SCHEDULES = ("kind", "payload_bytes", "dispatch")
+NOT_FOR_SCHEDULES = ("kind", "payload_bytes", "dispatch", "repeated")
 """Settings of a run that say how to time it, not what to build."""

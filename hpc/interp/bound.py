@@ -8,10 +8,12 @@ any schedule that passes the checks, whatever its order, groups, tiles and teams
 - AIV: the vector instructions of `hpc.machine.ops`, without their fixed costs, on all
   cores. Puts are not counted: a transport may need no core.
 - HBM: only what must come from or go to memory once: matrices of experts that have
-  rows, inputs, saved tensors, outputs. Everything in between might stay in L2. A rank
-  that sends n rows reads at least ceil(n / top_k) tokens: a token is sent at most top_k
+  rows, inputs, saved tensors, outputs. Everything in between might stay in L2; inputs
+  are not there before the launch (a `repeated` run may beat the bound). A rank that
+  sends n rows reads at least ceil(n / top_k) tokens: a token is sent at most top_k
   times.
-- Egress, ingress: rows that cross a link, at the faster of the two transports.
+- Egress, ingress: rows that cross a link, each shift at the faster of the two
+  transports, without the cost of single messages.
 - Chain: the longest path of operators, each taking no time at all, but each hand-over
   between units at its price.
 
@@ -43,8 +45,9 @@ from hpc.interp.flow import (
 )
 from hpc.interp.pricing import MATRIX_OPS
 from hpc.interp.rows import RowTable
-from hpc.machine.cost import vector_compute_us
+from hpc.machine.cost import hbm_read_equivalent, vector_compute_us
 from hpc.machine.record import Machine
+from hpc.machine.topology import Shift, collective_share, shift_of
 from hpc.schedule.layer import DTYPE_BYTES
 from hpc.schedule.model import Buffer, Schedule
 
@@ -111,6 +114,13 @@ def _largest(terms: dict[str, Floats]) -> tuple[Floats, str, int]:
     return per_rank, RESOURCES[int(table[:, rank].argmax())], rank
 
 
+def _cheapest(machine: Machine, shift: Shift) -> float:
+    """What a byte is worth on a link by the cheaper transport; 0 for own rows."""
+    if not shift.link_share:
+        return 0.0
+    return min(shift.link_share, collective_share(machine, shift))
+
+
 class _Terms:
     """The terms of one span: of the operators in `nodes`; `combined` if it ends with
     the last combine put."""
@@ -131,6 +141,9 @@ class _Terms:
         self.cross_us = min(machine.event_set_us + self.event_us, machine.sync_all_us)
         self.put_us = min(self.event_us, machine.sync_all_us) + machine.put_issue_us
         self.head_us = machine.kernel_launch_us + machine.task_fetch_us
+        ep = schedule.layer.ep
+        self.shifts = [shift_of(machine, ep, k) for k in range(ep)]
+        self.hop_us = min((s.hop_us for s in self.shifts[1:]), default=0.0)
         self.tail_us = machine.event_visible_us if combined else 0.0
         self.leave_us = 0.0
         if combined:
@@ -197,6 +210,7 @@ class _Terms:
 
     def _hbm_us(self) -> Floats:
         moved = np.zeros(self.layer.ep)
+        store = hbm_read_equivalent(self.machine)
         read = {name for node in self.nodes for name in node.reads}
         written = {name for node in self.nodes for name in node.writes}
         sent = {node.reads[0] for node in self.nodes if node.kind == "dispatch"}
@@ -210,7 +224,7 @@ class _Terms:
                     rows = np.ceil(self.rows.sent.sum(axis=(1, 2)) / self.layer.top_k)
                 moved += rows * self._row(buffer)
             elif name in written and buffer.role == "output":
-                moved += self._node_rows(buffer) * self._row(buffer)
+                moved += self._node_rows(buffer) * self._row(buffer) * store
         return moved / (self.machine.hbm_gbps * 1e3)
 
     def _experts_with_rows(self) -> Floats:
@@ -223,17 +237,19 @@ class _Terms:
         """Rows over the links of each rank: egress and ingress terms."""
         out = np.zeros(self.layer.ep)
         into = np.zeros(self.layer.ep)
-        leaving = self.rows.sent[:, :, 1:].sum(axis=(1, 2))
-        coming = self.rows.received[:, :, 1:].sum(axis=(1, 2))
+        # Bytes at `link_gbps` that a byte is worth; the way back is the shift -k.
+        there = np.array([_cheapest(self.machine, s) for s in self.shifts])
+        back = np.roll(there[::-1], 1)
+        sent, received = self.rows.sent.sum(axis=1), self.rows.received.sum(axis=1)
         for node in self.nodes:
             row = self._row(self.buffers[node.write])
             if node.kind == "dispatch":
-                out, into = out + leaving * row, into + coming * row
+                out, into = out + sent @ there * row, into + received @ there * row
             elif node.kind == "combine":
-                out, into = out + coming * row, into + leaving * row
+                out, into = out + received @ back * row, into + sent @ back * row
         machine = self.machine
-        rate = max(machine.link_gbps, machine.collective_gbps) * 1e3
-        ends = machine.hop_us + machine.put_issue_us + machine.event_visible_us
+        rate = machine.link_gbps * 1e3
+        ends = self.hop_us + machine.put_issue_us + machine.event_visible_us
         return (
             self._around(out / rate, self.head_us, ends),
             self._around(into / rate, self.head_us, ends),
@@ -251,5 +267,5 @@ class _Terms:
         away = every[:, 1:].sum(axis=1) > 0
         there = chain_depth(returning, self.cross_us, self.put_us)
         there += self.machine.put_issue_us + self.machine.event_visible_us
-        back = np.where(some, there + away * hops * self.machine.hop_us, 0.0)
+        back = np.where(some, there + away * hops * self.hop_us, 0.0)
         return self._around(np.maximum(path, back), self.head_us, 0.0)

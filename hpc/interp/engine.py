@@ -14,6 +14,7 @@ from hpc.interp.program import Program, build_program
 from hpc.interp.state import State
 from hpc.interp.stuck import SimulationDeadlock, deadlock
 from hpc.interp.timing import Run, Timing, measure
+from hpc.machine.cost import dispatched
 from hpc.machine.record import Machine
 from hpc.schedule.model import Schedule
 
@@ -53,6 +54,8 @@ def simulate(
     fold: bool = True,
     engine: str = "auto",
     watch: Watch | None = None,
+    dispatch: str = "static",
+    repeated: bool = False,
 ) -> Timing:
     """Simulated time of one launch with routing `counts[source rank][expert]`.
 
@@ -60,15 +63,18 @@ def simulate(
     or "fifo". `faults` are injected (see `hpc.interp.inject`). With `fold`, one rank
     stands for all where they provably do the same. `engine` is "plain", "fast" (needs
     numba; ModuleNotFoundError without) or "auto"; the result is the same. `watch`
-    hears of progress. Raises SimulationDeadlock, Stopped on an interrupt, and
-    ValueError for counts of another shape.
+    hears of progress. `dispatch` is "static" (queues fixed at compile time) or
+    "dynamic" (every task is handed out at run time). `repeated`: the launch follows an
+    identical one, whose data are still in L2. Raises SimulationDeadlock, Stopped on an
+    interrupt, and ValueError for counts of another shape.
     """
     if hbm not in HBM:
         raise ValueError(f"hbm must be 'shared' or 'fifo', got {hbm!r}")
     # Faults and traces name single ranks.
+    machine = dispatched(machine, dispatch)
     one = fold and not record and not faults
     one = one and foldable(schedule.layer, counts, machine)
-    options = (hbm == "shared", faults, engine, watch)
+    options = (repeated, hbm == "shared", faults, engine, watch)
     try:
         run = _run(schedule, counts, machine, 1 if one else None, *options)
     except SimulationDeadlock:
@@ -84,12 +90,13 @@ def _run(
     counts: npt.ArrayLike,
     machine: Machine,
     ranks: int | None,
+    repeated: bool,
     shared: bool,
     faults: Sequence[Fault],
     engine: str,
     watch: Watch | None,
 ) -> Run:
-    work = expand(schedule, counts, machine, ranks)
+    work = expand(schedule, counts, machine, ranks, repeated=repeated)
     program = build_program(schedule, work, machine)
     return execute(schedule, work, program, machine, shared, faults, engine, watch)
 

@@ -5,17 +5,19 @@ A worker's step is: fetch, wait, run, signal. Costs, in this order, for every st
 work; `event_set_us` per Set, after which the signal travels `event_visible_us`.
 
 - Compute occupies its core for the larger of its own time and its HBM transfer.
-- A put tile reads HBM and drives the egress link of its rank; the core is busy until
-  both and its arithmetic are done, plus `put_issue_us`. One hop after it began, it
-  starts to occupy the ingress link and HBM of the destination: bandwidth there is
-  booked at arrival, so a transfer that comes late never blocks one that came earlier.
+- A put tile reads HBM and occupies the egress link of its rank; the core is busy until
+  both are done and it has driven and computed all of it, plus `put_issue_us`. One hop
+  after it began, it starts to occupy the ingress link and HBM of the destination:
+  bandwidth there is booked at arrival, so a transfer that comes late never blocks one
+  that came earlier.
   It is delivered, and its signal on its way, when every leg is done. An own-rank put is
-  one copy in HBM. A put without a signal holds its core until delivery, so that a
+  a core's copy. A put without a signal holds its core until delivery, so that a
   barrier covers it.
 - HBM and links are shared equally (`join`, `wake`) or served first come, first served
   (`book`). Puts draw from HBM at most at a core's put rate, and as much again for a
   second row to multiply with.
-- A collective moves at `collective_gbps` instead, with no limit per core.
+  What a byte is worth on a link, and the hop, depend on the tile (see `expand`). A
+  collective has no limit per core.
 - A barrier opens `sync_all_us` after the last arrival, later if it launches a kernel.
   Every program starts with a kernel launch.
 
@@ -308,7 +310,7 @@ def send(s: State, sent: int, tile: int, now: float) -> None:
     """Starts the legs of a put tile at its source."""
     size, rank, remote = s.put_bytes[sent], sent % s.ranks, s.shift[tile] != 0
     if size <= 0.0:
-        s.ready[sent] = now + s.hop_us if remote else now
+        s.ready[sent] = now + s.hop_us[tile]
         s.sent_at[sent] = now
         deliver(s, sent, now)
         if s.signalled[s.put_of[tile]]:
@@ -316,30 +318,27 @@ def send(s: State, sent: int, tile: int, now: float) -> None:
         return
     flow = s.cores + 2 * sent
     put = s.put_of[tile]
-    weight = s.uncapped if s.collective[put] else s.pull_weight[put]
     if not remote:
         s.send_left[sent] = 1
         s.recv_left[sent] = 1
-        join(s, rank, now, 2 * size + s.put_extra[sent], weight, flow)
+        join(s, rank, now, s.fetched[sent] + s.stored[sent], 1.0, flow)
         return
+    weight = s.uncapped if s.collective[put] else s.pull_weight[put]
     s.send_left[sent] = 2
     s.recv_left[sent] = 3
-    join(s, rank, now, size + s.put_extra[sent], weight, flow)
+    join(s, rank, now, s.fetched[sent], weight, flow)
     link(s, s.ranks + rank, tile, now, size, flow)
-    push_event(s.events, (now + s.hop_us, s.key_put + sent))
+    push_event(s.events, (now + s.hop_us[tile], s.key_put + sent))
 
 
 def send_in_turn(s: State, sent: int, tile: int, now: float) -> None:
     """The same with bandwidths that serve first come, first served."""
     size, rank, remote = s.put_bytes[sent], sent % s.ranks, s.shift[tile] != 0
-    moved = size if remote else 2 * size
-    done = book(s, rank, now, moved + s.put_extra[sent])
+    moved = s.fetched[sent] if remote else s.fetched[sent] + s.stored[sent]
+    done = book(s, rank, now, moved)
     if remote:
-        moved = book(s, s.ranks + rank, now, link_bytes(s, tile, size))
+        moved = book(s, s.ranks + rank, now, size * s.link_share[tile])
         done = done if done > moved else moved
-    if not s.collective[s.put_of[tile]]:
-        alone = now + size / s.put_core_rate
-        done = done if done > alone else alone
     worked = now + s.put_work_us[sent]
     done = done if done > worked else worked
     s.sent_at[sent] = done
@@ -347,7 +346,7 @@ def send_in_turn(s: State, sent: int, tile: int, now: float) -> None:
     if s.signalled[s.put_of[tile]]:
         go_on(s, sent, done)
     if remote:
-        s.ready[sent] = done + s.hop_us
+        s.ready[sent] = done + s.hop_us[tile]
         push_event(s.events, (s.ready[sent], s.key_put + sent))
     else:
         deliver(s, sent, done)
@@ -361,12 +360,13 @@ def arrive(s: State, sent: int, now: float) -> None:
     size = s.put_bytes[sent]
     if s.shared:
         flow = s.cores + 2 * sent + 1
-        join(s, dest, now, size, hbm_weight(s, tile), flow)
+        join(s, dest, now, s.stored[sent], hbm_weight(s, tile), flow)
         link(s, 2 * s.ranks + dest, tile, now, size, flow)
         return
-    carried = link_bytes(s, tile, size)
+    carried = size * s.link_share[tile]
     into = 2 * s.ranks + dest
     done = book(s, into, now - carried / s.pools[into][RATE], carried)
+    size = s.stored[sent]
     stored = book(s, dest, now - size / s.pools[dest][RATE], size)
     done = done if done > stored else stored
     deliver(s, sent, done if done > now else now)
@@ -376,14 +376,10 @@ def hbm_weight(s: State, tile: int) -> float:
     return s.uncapped if s.collective[s.put_of[tile]] else s.put_weight
 
 
-def link_bytes(s: State, tile: int, size: float) -> float:
-    return size * s.stretch if s.collective[s.put_of[tile]] else size
-
-
 def link(s: State, index: int, tile: int, now: float, size: float, flow: int) -> None:
     """A leg of a put over a link."""
     weight = s.uncapped if s.collective[s.put_of[tile]] else 1.0
-    join(s, index, now, link_bytes(s, tile, size), weight, flow)
+    join(s, index, now, size * s.link_share[tile], weight, flow)
 
 
 def end_leg(s: State, leg: int, now: float) -> None:
@@ -397,7 +393,7 @@ def end_leg(s: State, leg: int, now: float) -> None:
         done = now if now > worked else worked
         s.sent_at[sent] = done
         tile = sent // s.ranks
-        s.ready[sent] = done + s.hop_us if s.shift[tile] != 0 else done
+        s.ready[sent] = done + s.hop_us[tile]
         if s.signalled[s.put_of[tile]]:
             go_on(s, sent, done)
     s.recv_left[sent] -= 1

@@ -4,12 +4,11 @@ A *step* of a queue is what a worker does in one go: fetch, wait, run, signal. E
 core of a team has the same steps; what differs is its share of the work. Shares follow
 `hpc.schedule.model`: tile t of an instruction belongs to core (offset + t) mod team.
 
-Bytes charged to HBM: rows of a GMM once per instruction and its result once; weights of
-an expert once per instruction, unless the previous GMM of that queue used the same ones
-and they fit L2; both operands and the result of a gradient of weights once; operands
-and results of a vector task once. Each core pays in proportion to its tiles: the cores
-of a die share through L2. A put with a dot product reads a second row and writes the
-product, at its source.
+Bytes charged to HBM are those that L2 does not have (`l2`), written ones at what they
+cost beside read ones. Each core pays in proportion to its tiles: the cores of a die
+share through L2. What a put tile costs on the links depends on its shift and the length
+of its rows (`hpc.machine.topology`); one with a dot product reads a second row and
+writes the product, at its source.
 """
 
 from __future__ import annotations
@@ -20,11 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp.pricing import Pricer
+from hpc.interp.l2 import Footprint, Traffic, replay
+from hpc.interp.pricing import Pricer, spread
+from hpc.interp.rough import durations, rough_times
 from hpc.interp.rows import Ints, RowTable
-from hpc.interp.task_steps import Floats, Shares, queue_steps
-from hpc.machine.cost import vector_compute_us
+from hpc.interp.task_steps import COMPUTE, PUT, Floats, Shares, queue_steps
+from hpc.machine.cost import hbm_read_equivalent, message_factor, vector_compute_us
 from hpc.machine.record import Machine
+from hpc.machine.topology import Shift, collective_share, shift_of
 from hpc.schedule.layer import DTYPE_BYTES
 from hpc.schedule.model import Buffer, Put, Schedule
 
@@ -34,19 +36,31 @@ class PutTiles:
     """All tiles of all puts of one rank's program, in program order by queue.
 
     `first[q, i]` is the first tile of put instruction i of queue q. Per tile: `shift`
-    (destination = rank + shift), `combine`, and as float64 [ranks, tiles]: `bytes` that
-    it moves, `extra_bytes` that its source reads and writes beside them, and `work_us`
-    of arithmetic (scaling, dot product) on its core, which runs behind the transfer.
+    (destination = rank + shift), `combine`, the latency `hop_us`, and `link_share`:
+    bytes at `link_gbps` that one of its bytes is worth. As float64 [ranks, tiles]:
+    `bytes` that it moves; `fetched` from and `stored` to HBM, in bytes read; and of its
+    core `drive_us`, the least time for a link, and `work_us` of arithmetic (scaling,
+    dot product), which runs behind the transfer.
     `pull` has one number per put instruction: bytes at the source over bytes moved.
     """
 
     first: dict[tuple[int, int], int]
     shift: Ints
     combine: npt.NDArray[np.bool_]
+    hop_us: Floats
+    link_share: Floats
     bytes: Floats
-    extra_bytes: Floats
+    drive_us: Floats
     work_us: Floats
+    fetched: Floats
+    stored: Floats
     pull: list[float]
+
+    def tiles_of(self, q: int, i: int) -> slice:
+        """The tiles of put instruction i of queue q."""
+        first = self.first[q, i]
+        later = [at for at in self.first.values() if at > first]
+        return slice(first, min(later, default=len(self.shift)))
 
 
 @dataclass(slots=True)
@@ -62,6 +76,7 @@ class Expanded:
     hbm_bytes: array[float]
     queues: list[Shares]
     puts: PutTiles
+    traffic: list[Traffic]
 
 
 def expand(
@@ -69,10 +84,13 @@ def expand(
     counts: npt.ArrayLike,
     machine: Machine,
     ranks: int | None = None,
+    *,
+    repeated: bool = False,
 ) -> Expanded:
     """Shares of all cores of all ranks, or of the first `ranks`.
 
-    Raises ValueError if `counts` has another shape.
+    `repeated`: an identical launch came before (see `l2`). Raises ValueError if
+    `counts` has another shape.
     """
     rows = RowTable(schedule, counts, ranks)
     ranks = rows.ranks
@@ -98,20 +116,79 @@ def expand(
     pricer = Pricer(schedule, rows, machine)
     for queue, shares in zip(schedule.queues, queues, strict=True):
         pricer.fill(queue, shares)
-    return Expanded(
-        rows, work_us, hbm_bytes, queues, _put_tiles(schedule, rows, machine)
-    )
+    puts = _put_tiles(schedule, rows, machine)
+    traffic = _charge(schedule, rows, machine, queues, puts, repeated)
+    return Expanded(rows, work_us, hbm_bytes, queues, puts, traffic)
+
+
+def _charge(
+    schedule: Schedule,
+    rows: RowTable,
+    machine: Machine,
+    queues: list[Shares],
+    puts: PutTiles,
+    repeated: bool,
+) -> list[Traffic]:
+    """Fills in what every task and put tile moves from and to HBM."""
+    footprint = Footprint(schedule, rows, machine, [q.steps for q in queues])
+    cost = hbm_read_equivalent(machine)
+    took: list[Floats] = []
+    for q, (shares, cold) in enumerate(zip(queues, footprint.traffic(), strict=True)):
+        moved = cold.read + cold.written * cost
+        put_us = _put_us(puts, q, shares, machine)
+        took.append(durations(shares, moved, put_us, machine))
+    times = rough_times(schedule, queues, took, machine)
+    traffic = replay(footprint, times, repeated=repeated)
+    for q, (shares, mine) in enumerate(zip(queues, traffic, strict=True)):
+        for s, step in enumerate(shares.steps):
+            if step.kind == COMPUTE:
+                moved = mine.missed[:, s] + mine.stored[:, s] * cost
+                held = shares.tiles[:, :, s].astype(np.int64)
+                shares.hbm_bytes[:, :, s] = spread(moved, held)
+            elif step.kind == PUT:
+                _charge_put(puts, puts.tiles_of(q, step.work), mine, s, cost)
+    return traffic
+
+
+def _charge_put(
+    puts: PutTiles, tiles: slice, traffic: Traffic, s: int, cost: float
+) -> None:
+    """A put's bytes over its tiles, in proportion to what they move. What it writes at
+    its source (the results of dot products) counts as fetched: it is moved there."""
+    size = puts.bytes[:, tiles]
+    share = size / np.maximum(size.sum(axis=1), 1.0)[:, None]
+    local = traffic.local[:, s]
+    fetched = traffic.missed[:, s] + local * cost
+    away = (traffic.stored[:, s] - local) * cost
+    # What arrives here stands for what is sent: a rank is paid for what others write.
+    arriving = np.maximum(traffic.written[:, s] - local, 1.0)
+    puts.fetched[:, tiles] = share * fetched[:, None]
+    puts.stored[:, tiles] = size * (away / arriving)[:, None]
+
+
+def _put_us(puts: PutTiles, q: int, shares: Shares, machine: Machine) -> Floats:
+    """About how long the puts of each step take a team, float64 [ranks, steps]."""
+    found = np.zeros(shares.work_us[:, 0].shape)
+    for s, step in enumerate(shares.steps):
+        if step.kind == PUT:
+            tiles = puts.tiles_of(q, step.work)
+            over = puts.bytes[:, tiles] @ puts.link_share[tiles]
+            driven = puts.drive_us[:, tiles].sum(axis=1) / shares.work_us.shape[1]
+            found[:, s] = np.maximum(over / (machine.link_gbps * 1e3), driven)
+    return found
 
 
 def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles:
-    """Destination and bytes of every put tile of every rank."""
+    """Destination, bytes and costs of every put tile of every rank."""
     first: dict[tuple[int, int], int] = {}
     shifts: list[npt.NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
     empty = np.zeros((rows.ranks, 0))
-    columns: tuple[list[Floats], ...] = ([empty], [empty], [empty])
+    sizes, drive_us, work_us = [empty], [empty], [empty]
+    costs: list[Floats] = [np.zeros((3, 0))]
     combine: list[bool] = []
     pull: list[float] = []
     buffers = {buffer.name: buffer for buffer in schedule.buffers}
+    links = _Links(machine, schedule.layer.ep)
     for q, queue in enumerate(schedule.queues):
         for i, put in enumerate(queue.code):
             if not isinstance(put, Put):
@@ -123,22 +200,63 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
             n = table[:, put.expert, ks]
             bounds = np.arange(put.chunks + 1) * n[:, :, None] // put.chunks
             tile_rows = np.diff(bounds).reshape(len(n), -1).astype(np.float64)
-            row = _put_row(put, buffers, machine)
-            for column, one in zip(columns, row, strict=True):
-                column.append(tile_rows * one)
-            pull.append(1 + row[1] / row[0])
-            shifts.append(np.repeat(-ks if back else ks, put.chunks))
-            combine += [back] * (len(ks) * put.chunks)
-    moved, extra, work_us = (np.concatenate(column, axis=1) for column in columns)
+            row_bytes, extra, row_us = _put_row(put, buffers, machine)
+            ks = -ks if back else ks
+            cost = links.costs(ks.tolist(), row_bytes, put.transport)
+            cost = np.repeat(cost, put.chunks, axis=1)
+            sizes.append(tile_rows * row_bytes)
+            drive_us.append(tile_rows * row_bytes * cost[2])
+            work_us.append(tile_rows * row_us)
+            costs.append(cost)
+            pull.append(1 + extra / row_bytes)
+            shifts.append(np.repeat(ks, put.chunks))
+            combine += [back] * cost.shape[1]
+    size = np.concatenate(sizes, axis=1)
+    hop_us, link_share, _ = np.concatenate(costs, axis=1)
     return PutTiles(
-        first,
-        np.concatenate(shifts),
-        np.array(combine, dtype=np.bool_),
-        moved,
-        extra,
-        work_us,
-        pull,
+        first=first,
+        shift=np.concatenate(shifts),
+        combine=np.array(combine, dtype=np.bool_),
+        hop_us=hop_us,
+        link_share=link_share,
+        bytes=size,
+        drive_us=np.concatenate(drive_us, axis=1),
+        work_us=np.concatenate(work_us, axis=1),
+        fetched=np.zeros(size.shape),
+        stored=np.zeros(size.shape),
+        pull=pull,
     )
+
+
+class _Links:
+    """What shifts cost; each is priced once."""
+
+    def __init__(self, machine: Machine, ep: int) -> None:
+        self.machine, self.ep = machine, ep
+        self._shifts: dict[int, Shift] = {}
+
+    def costs(self, ks: list[int], row_bytes: int, transport: str) -> Floats:
+        """Latency, bytes at `link_gbps` per byte, and the driving core's us per byte,
+        float64 [3, shifts]."""
+        machine = self.machine
+        factor = message_factor(machine, row_bytes)
+        core_us = factor / (machine.put_core_gbps * 1e3)
+        found: list[tuple[float, float, float]] = []
+        for k in ks:
+            shift = self._shift(k)
+            if not k % self.ep:
+                found.append((0.0, 0.0, 0.0))
+            elif transport == "collective":
+                share = collective_share(machine, shift)
+                found.append((shift.hop_us, share, 0.0))
+            else:
+                found.append((shift.hop_us, shift.link_share * factor, core_us))
+        return np.array(found).T
+
+    def _shift(self, k: int) -> Shift:
+        if k not in self._shifts:
+            self._shifts[k] = shift_of(self.machine, self.ep, k)
+        return self._shifts[k]
 
 
 def _put_row(

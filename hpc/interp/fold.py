@@ -34,4 +34,5 @@ def foldable(layer: Layer, counts: npt.ArrayLike, machine: Machine) -> bool:
 
 def _takes_time(machine: Machine) -> bool:
     """Rows and signals between ranks arrive later than they were sent."""
-    return machine.hop_us > 0 and machine.event_visible_us + machine.event_poll_us > 0
+    hop_us = min(machine.package_hop_us, machine.hop_us, machine.across_hop_us)
+    return hop_us > 0 and machine.event_visible_us + machine.event_poll_us > 0

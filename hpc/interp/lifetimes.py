@@ -129,7 +129,7 @@ def _extend(span: tuple[Floats, Floats], first: Floats, last: Floats) -> None:
 def _add_puts(run: Run, spans: Spans) -> None:
     """What puts write, on the ranks that they write to."""
     dest = run.put_dest.reshape(run.ranks, -1)
-    hop = np.where(run.put_away, run.machine.hop_us, 0.0)
+    hop = np.tile(run.work.puts.hop_us, run.ranks)
     begin = (run.put_begin + hop).reshape(run.ranks, -1)
     delivered = run.put_delivered.reshape(run.ranks, -1)
     for (q, i), tile in run.work.puts.first.items():

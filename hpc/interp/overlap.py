@@ -57,12 +57,13 @@ def _link_intervals(run: Run) -> list[tuple[Floats, Floats]]:
     """(starts, ends) of all transfers over the links of each rank."""
     some = run.work.puts.bytes.ravel() > 0
     away = np.flatnonzero(run.put_away & some)
-    hop, issue = run.machine.hop_us, run.machine.put_issue_us
+    issue = run.machine.put_issue_us
+    hop = np.tile(run.work.puts.hop_us, run.ranks)
     out = _by_rank(run.put_source, away, run.ranks)
     into = _by_rank(run.put_dest, away, run.ranks)
     return [
         (
-            np.concatenate((run.put_begin[sent], run.put_begin[got] + hop)),
+            np.concatenate((run.put_begin[sent], run.put_begin[got] + hop[got])),
             np.concatenate((run.put_sent[sent], run.put_delivered[got] - issue)),
         )
         for sent, got in zip(out, into, strict=True)

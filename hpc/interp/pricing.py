@@ -1,4 +1,4 @@
-"""The time and HBM bytes of every core's share of every task, in numpy.
+"""The time of every core's share of every task, in numpy.
 
 No Python loop runs over cores or tiles: a core's tiles of a GMM come in four kinds
 (whole, cut at the bottom, cut at the right, cut at both) and are counted, not listed.
@@ -7,11 +7,10 @@ No Python loop runs over cores or tiles: a core's tiles of a GMM come in four ki
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from hpc.interp.rows import Ints, RowTable
 from hpc.interp.task_steps import COMPUTE, PUT, Floats, Shares
-from hpc.machine.cost import GmmCost, op_cost, vector_share_us
+from hpc.machine.cost import GmmCost, alignment, op_cost, vector_share_us
 from hpc.machine.record import Machine
 from hpc.schedule.layer import DTYPE_BYTES
 from hpc.schedule.model import Base, Put, Queue, Region, Schedule, Task
@@ -41,11 +40,10 @@ class Pricer:
         self._prices: dict[tuple[object, ...], tuple[float, ...]] = {}
 
     def fill(self, queue: Queue, shares: Shares) -> None:
-        """Writes work, bytes, tiles and offsets of one queue's shares in place."""
+        """Writes work, tiles and offsets of one queue's shares in place."""
         steps, offsets = shares.steps, shares.offsets
         tiles = self._tiles(queue)
         np.cumsum(tiles, axis=1, out=offsets[:, 1:])
-        fresh = self._fresh_weights(queue)
         for s, step in enumerate(steps):
             if step.kind not in (COMPUTE, PUT):
                 continue
@@ -56,10 +54,10 @@ class Pricer:
             if not isinstance(instr, Task):
                 continue
             if instr.op in MATRIX_OPS:
-                priced = self._gmm_shares(instr, fresh.get(i), residue, held)
+                work_us = self._gmm_shares(instr, residue, held)
             else:
-                priced = self._vector_shares(instr, tiles[:, i], residue, held)
-            shares.work_us[:, :, s], shares.hbm_bytes[:, :, s] = priced
+                work_us = self._vector_shares(instr, tiles[:, i], residue, held)
+            shares.work_us[:, :, s] = work_us
 
     def _tiles(self, queue: Queue) -> Ints:
         """Tiles of every instruction, int64 [ranks, instructions]."""
@@ -95,34 +93,8 @@ class Pricer:
         """t mod team of the tiles of each core, int64 [ranks, cores]."""
         return (np.arange(team) - offset[:, None]) % team
 
-    def _fresh_weights(self, queue: Queue) -> dict[int, npt.NDArray[np.bool_]]:
-        """Per GMM instruction and rank: do its weights come from HBM?"""
-        fresh: dict[int, npt.NDArray[np.bool_]] = {}
-        names: dict[Region, int] = {}
-        last = np.full(self.ranks, -1, dtype=np.int64)
-        for i, instr in enumerate(queue.code):
-            if not isinstance(instr, Task) or instr.op not in ("gmm", "gmm_nt"):
-                continue
-            used = self.rows.rows(instr.reads[0]) > 0
-            weight = names.setdefault(instr.reads[1], len(names))
-            buffer = self.buffers[instr.reads[1].buffer]
-            size = buffer.rows * buffer.cols * DTYPE_BYTES[buffer.dtype]
-            cached = (last == weight) & (size <= self.machine.l2_bytes)
-            fresh[i] = used & ~cached
-            last[used] = weight
-        return fresh
-
-    def _gmm_shares(
-        self,
-        task: Task,
-        fresh: npt.NDArray[np.bool_] | None,
-        residue: Ints,
-        held: Ints,
-    ) -> tuple[Floats, Floats]:
-        """(time, HBM bytes) of each core, by its count of whole and cut tiles.
-
-        `fresh`: whether the weights come from HBM; None if there are none.
-        """
+    def _gmm_shares(self, task: Task, residue: Ints, held: Ints) -> Floats:
+        """Time of each core, by its count of whole and cut tiles."""
         m, n, depth = self._gmm_size(task)
         base, dtype = task.base, self.buffers[task.writes[0].buffer].dtype
         wide, high = -(-n // base.n), ceil_div(m, base.m)
@@ -130,40 +102,42 @@ class Pricer:
         low, corner = _bottom_tiles(high, wide, residue)
         right = held - before - corner
         sizes = zip(m.tolist(), depth.tolist(), strict=True)
-        price = np.array([self._tile_prices(base, *mk, n, dtype) for mk in sizes])
+        price = np.array(
+            [self._tile_prices(task.op, base, *mk, n, dtype) for mk in sizes]
+        )
         kinds = (before - low, right, low, corner, held > 0)
         time = np.zeros(held.shape)
         for k, count in enumerate(kinds):
             time += count * price[:, k, None]
-        moved = m * n
-        if fresh is None:
-            moved += depth * (m + n)
-        else:
-            moved += m * depth + np.where(fresh, depth * n, 0)
-        return time, _spread(moved * DTYPE_BYTES[dtype], high * wide, held)
+        return time
 
     def _tile_prices(
-        self, base: Base, m: int, k: int, n: int, dtype: str
+        self, op: str, base: Base, m: int, k: int, n: int, dtype: str
     ) -> tuple[float, ...]:
         """Time of a whole tile, one cut at the right, at the bottom, at both, and of
         what every core has once: its first loads and its last store."""
         if not m:
             return (0.0,) * 5
-        found = self._prices.get((base, m, k, n, dtype))
+        key = (op, base, m, k, n, dtype)
+        found = self._prices.get(key)
         if found is None:
-            cost = GmmCost(self.machine, base, k, dtype)
+            # Columns of the rows in which the operands lie in memory.
+            left, right = {"gmm": (k, n), "gmm_nt": (k, k), "gmm_tn": (m, n)}[op]
+            size = DTYPE_BYTES[dtype]
+            factors = (alignment(self.machine, cols * size) for cols in (left, right))
+            cost = GmmCost(self.machine, base, k, dtype, *factors)
             top, left = min(base.m, m), min(base.n, n)
             edge_m, edge_n = (m - 1) % base.m + 1, (n - 1) % base.n + 1
             sizes = (top, left), (top, edge_n), (edge_m, left), (edge_m, edge_n)
             times = [cost.tile_us(*size)[0] for size in sizes]
             ends = cost.tile_us(top, left)[1] + cost.fill_us(top, left)
-            found = self._prices[base, m, k, n, dtype] = (*times, ends)
+            found = self._prices[key] = (*times, ends)
         return found
 
     def _vector_shares(
         self, task: Task, tiles: Ints, residue: Ints, held: Ints
-    ) -> tuple[Floats, Floats]:
-        """(time, HBM bytes) of each core of a vector task."""
+    ) -> Floats:
+        """Time of each core of a vector task."""
         op_cost(task.op)
         team = residue.shape[1]
         written = self.buffers[task.writes[0].buffer]
@@ -171,31 +145,38 @@ class Pricer:
         short = np.where(rows > 0, tiles * task.base.m - rows, 0)
         owns_last = (tiles[:, None] > 0) & (residue == (tiles[:, None] - 1) % team)
         mine = held * task.base.m - np.where(owns_last, short[:, None], 0)
-        read_cols, read_bytes = self._per_row(task, task.reads)
-        write_cols, write_bytes = self._per_row(task, task.writes)
-        row_bytes = read_bytes + write_bytes
-        unique, inverse = np.unique(mine, return_inverse=True)
+        read_cols = self._per_row(task, task.reads)
+        write_cols = self._per_row(task, task.writes)
+        first = self.buffers[task.reads[0].buffer]
+        aligned = alignment(self.machine, first.cols * DTYPE_BYTES[first.dtype])
+        pairs = np.stack((mine.ravel(), held.ravel()))
+        unique, inverse = np.unique(pairs, axis=1, return_inverse=True)
         price = [
             vector_share_us(
-                self.machine, task.op, n * read_cols, n * write_cols, written.dtype
+                self.machine,
+                task.op,
+                n * read_cols,
+                n * write_cols,
+                written.dtype,
+                count,
+                aligned,
             )
-            for n in unique.tolist()
+            for n, count in unique.T.tolist()
         ]
         table = np.array(price, dtype=np.float64)
-        return table[inverse].reshape(mine.shape), mine.astype(np.float64) * row_bytes
+        return table[inverse.ravel()].reshape(mine.shape)
 
-    def _per_row(self, task: Task, regions: tuple[Region, ...]) -> tuple[int, int]:
-        """(elements, bytes) of `regions` for one row of a vector task's result."""
+    def _per_row(self, task: Task, regions: tuple[Region, ...]) -> int:
+        """Elements of `regions` for one row of a vector task's result."""
         to_token = self.buffers[task.writes[0].buffer].space == "token"
-        elements = size = 0
+        elements = 0
         for region in regions:
             buffer = self.buffers[region.buffer]
             # A token's row comes from all its slots.
             slots = self.schedule.layer.top_k
             times = slots if to_token and buffer.space == "slot" else 1
             elements += times * buffer.cols
-            size += times * buffer.cols * DTYPE_BYTES[buffer.dtype]
-        return elements, size
+        return elements
 
 
 def _bottom_tiles(high: Ints, wide: int, residue: Ints) -> tuple[Ints, Ints]:
@@ -214,10 +195,7 @@ def _bottom_tiles(high: Ints, wide: int, residue: Ints) -> tuple[Ints, Ints]:
     return low.reshape(shape) * some, corner.reshape(shape) * some
 
 
-def _spread(total: Ints, tiles: Ints, held: Ints) -> Floats:
+def spread(total: Floats, held: Ints) -> Floats:
     """`total` of each rank over its cores, in proportion to the tiles they hold."""
-    return held * _ratio(total, np.maximum(tiles, 1))[:, None]
-
-
-def _ratio(total: Ints, parts: Ints) -> Floats:
-    return total.astype(np.float64) / parts.astype(np.float64)
+    tiles = np.maximum(held.sum(axis=1), 1).astype(np.float64)
+    return held * (total / tiles)[:, None]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hpc.interp.expand import Expanded
 from hpc.interp.task_steps import BARRIER, Step
 from hpc.machine.record import Machine
+from hpc.machine.topology import farthest_us
 from hpc.schedule.model import Barrier, Instr, Put, Queue, Schedule, Set, Wait
 
 NO_GATE = -1
@@ -88,13 +89,14 @@ def _barrier_gates(
     lists = [[i for i in q.code if isinstance(i, Barrier)] for q in schedule.queues]
     most: list[Barrier] = max([[], *lists], key=len)
     cores = sum(queue.team.size for queue in schedule.queues)
+    away_us = farthest_us(machine, schedule.layer.ep)
     found: dict[int, int] = {}
     for n, barrier in enumerate(most):
         same = [b[n] for b in lists if len(b) > n]
         world = any(b.scope == "world" for b in same)
         launch = machine.host_launch_us if any(b.launch for b in same) else 0.0
         need = cores * (schedule.layer.ep if world else 1)
-        delay = machine.sync_all_us + launch + (machine.hop_us if world else 0.0)
+        delay = machine.sync_all_us + launch + (away_us if world else 0.0)
         found[n] = len(gates)
         name = f"{barrier.scope} barrier {n}"
         gates.append(Gate(name, "barrier", need, delay, 0.0, launch, world))

@@ -6,10 +6,13 @@ Only what is timed is in them: operands are inputs, results outputs.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hpc.machine.record import Machine
 from hpc.machine.tiles import choose_gmm_tile
 from hpc.schedule.layer import Activation, Layer, Routing
 from hpc.schedule.model import (
+    Barrier,
     Base,
     Buffer,
     Event,
@@ -71,13 +74,14 @@ def vector_schedule(
         Buffer("p", "token", read_cols, dtype, "input", rows),
         Buffer("q", "token", write_cols, dtype, "output", rows),
     )
-    team = Team("aiv", 0, machine.aiv_cores)
+    cores = min(machine.aiv_cores, -(-share // tile.m))
+    team = Team("aiv", 0, cores)
     return _schedule(machine, layer, buffers, team, code, blocks=blocks)
 
 
 def exchange_schedule(
     machine: Machine,
-    kind: str,
+    which: str,
     tokens: int,
     cols: int,
     dtype: str,
@@ -85,46 +89,100 @@ def exchange_schedule(
     experts: int,
     top_k: int,
     rows_per_put: int,
+    window: int = 0,
 ) -> Schedule:
     """A dispatch, or a combine with the sum over the slots, of all ranks, by puts.
 
     Every expert's rows for one rank go in puts of `rows_per_put`; all cores wait for
-    all that this rank receives.
+    all that this rank receives. A dispatch with `window` writes rows without signals;
+    behind a barrier of the die, one flag for each expert goes to every rank, and what
+    arrived is copied out of the window.
     """
-    layer = _layer(kind, tokens, cols, cols, dtype, experts, top_k, ep)
-    team = Team("aiv", 0, machine.aiv_cores)
-    local = layer.local_experts
+    layer = _layer(which, tokens, cols, cols, dtype, experts, top_k, ep)
     chunks = max(1, -(-tokens * top_k // experts // rows_per_put))
-    back = kind == "combine"
-    code: list[Instr] = [
-        Put(
-            kind,
-            e,
-            0,
-            chunks,
-            Region("y", e, 0) if back else Region("x"),
-            Region("back" if back else "recv", e, 0),
-            0,
-        )
-        for e in range(local)
-    ]
-    need = local * ep * chunks
-    code.append(Wait(0, need))
-    buffers: tuple[Buffer, ...] = (
-        Buffer("x", "token", cols, dtype, "input", tokens),
-        Buffer("recv", "routed", cols, dtype, "output", tokens * top_k, symmetric=True),
-    )
-    if back:
-        height = Base(-(-tokens // machine.aiv_cores))
-        code.append(Task("reduce", (Region("back"),), (Region("out", part=0),), height))
-        rows = tokens * top_k
-        buffers = (
-            Buffer("y", "routed", cols, dtype, "input", rows),
-            Buffer("back", "slot", cols, dtype, "workspace", rows, symmetric=True),
-            Buffer("out", "token", cols, dtype, "output", tokens),
-        )
+    team = Team("aiv", 0, machine.aiv_cores)
+    if which == "combine":
+        code, buffers, need = _combine(layer, chunks, machine.aiv_cores)
+    else:
+        code, buffers, need = _dispatch(layer, chunks, signalled=not window)
+    if window:
+        return _with_window(machine, layer, team, code, buffers)
     events = (Event(0, "arrived[0]", need),)
     return _schedule(machine, layer, buffers, team, code, events=events)
+
+
+_Parts = tuple[list[Instr], tuple[Buffer, ...], int]
+
+
+def _dispatch(layer: Layer, chunks: int, *, signalled: bool) -> _Parts:
+    """Puts of all experts, the buffers, and the signals a rank receives."""
+    need = layer.local_experts * layer.ep * chunks
+    event = 0 if signalled else None
+    code: list[Instr] = [
+        Put("dispatch", e, 0, chunks, Region("x"), Region("recv", e, 0), event)
+        for e in range(layer.local_experts)
+    ]
+    rows, cols, dtype = layer.max_tokens * layer.top_k, layer.hidden, layer.dtype
+    buffers = (
+        Buffer("x", "token", cols, dtype, "input", layer.max_tokens),
+        Buffer("recv", "routed", cols, dtype, "output", rows, symmetric=True),
+    )
+    return [*code, *([Wait(0, need)] if signalled else [])], buffers, need
+
+
+def _combine(layer: Layer, chunks: int, cores: int) -> _Parts:
+    """As `_dispatch`, with the sum over the slots behind it."""
+    need = layer.local_experts * layer.ep * chunks
+    code: list[Instr] = [
+        Put("combine", e, 0, chunks, Region("y", e, 0), Region("back", e, 0), 0)
+        for e in range(layer.local_experts)
+    ]
+    height = Base(-(-layer.max_tokens // cores))
+    code += [
+        Wait(0, need),
+        Task("reduce", (Region("back"),), (Region("out", part=0),), height),
+    ]
+    rows, cols, dtype = layer.max_tokens * layer.top_k, layer.hidden, layer.dtype
+    buffers = (
+        Buffer("y", "routed", cols, dtype, "input", rows),
+        Buffer("back", "slot", cols, dtype, "workspace", rows, symmetric=True),
+        Buffer("out", "token", cols, dtype, "output", layer.max_tokens),
+    )
+    return code, buffers, need
+
+
+def _with_window(
+    machine: Machine,
+    layer: Layer,
+    team: Team,
+    puts: list[Instr],
+    buffers: tuple[Buffer, ...],
+) -> Schedule:
+    """Flags are puts of no rows: each rank owns as many experts again, unchosen."""
+    local = layer.local_experts
+    counts = [layer.max_tokens * layer.top_k // layer.experts] * local + [0] * local
+    flags: list[Instr] = [
+        Put("dispatch", local + e, 0, 1, Region("x"), Region("recv", local + e, 0), 0)
+        for e in range(local)
+    ]
+    copies: list[Instr] = [
+        Task("load", (Region("recv", e, 0),), (Region("out", e, 0),), Base(1))
+        for e in range(local)
+    ]
+    rows = layer.max_tokens * layer.top_k
+    out = Buffer("out", "routed", layer.hidden, layer.dtype, "output", rows)
+    need = local * layer.ep
+    code = [*puts, Barrier("rank"), *flags, Wait(0, need), *copies]
+    schedule = _schedule(
+        machine,
+        replace(layer, experts=2 * layer.experts),
+        (*buffers, out),
+        team,
+        code,
+        events=(Event(0, "arrived[0]", need),),
+    )
+    table = (tuple(counts * layer.ep),) * layer.ep
+    return replace(schedule, routing=Routing("counts", counts=table))
 
 
 def _layer(

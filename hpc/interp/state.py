@@ -14,6 +14,7 @@ from hpc.interp.expand import Expanded
 from hpc.interp.program import NO_GATE, Program, put_signals
 from hpc.interp.task_steps import BARRIER, PUT
 from hpc.interp.timing import Run
+from hpc.machine.cost import launch_us
 from hpc.machine.record import Machine
 from hpc.schedule.model import Put, Schedule
 
@@ -51,15 +52,15 @@ class State:
 
     __slots__ = (
         "arrive", "base", "began", "clock", "collective", "cores", "delay_us",
-        "delivered", "done_us", "end", "events", "fetch_us", "flows", "hbm_bytes",
-        "hbm_core_rate", "hop_us", "issue_us", "key_put", "last", "launch_us", "left",
-        "member", "next_tile", "next_waiter", "open_at", "per_rank", "plan_barrier",
-        "plan_gate", "plan_put", "plan_signals", "poll_us", "pools", "pos",
-        "pull_weight", "put_bytes", "put_core", "put_core_rate", "put_extra",
-        "put_first", "put_of", "put_offset", "put_signals", "put_team", "put_tiles",
-        "put_weight", "put_work_us", "rank_of", "ranks", "ready", "recv_left",
-        "send_left", "sent_at", "set_us", "shared", "shift", "signalled", "signals",
-        "start", "stop", "stretch", "to_plan", "uncapped", "waiter", "work_us",
+        "delivered", "done_us", "end", "events", "fetch_us", "fetched", "flows",
+        "hbm_bytes", "hbm_core_rate", "hop_us", "issue_us", "key_put", "last",
+        "launch_us", "left", "link_share", "member", "next_tile", "next_waiter",
+        "open_at", "per_rank", "plan_barrier", "plan_gate", "plan_put", "plan_signals",
+        "poll_us", "pools", "pos", "pull_weight", "put_bytes", "put_core", "put_first",
+        "put_of", "put_offset", "put_signals", "put_team", "put_tiles", "put_weight",
+        "put_work_us", "rank_of", "ranks", "ready", "recv_left", "send_left", "sent_at",
+        "set_us", "shared", "shift", "signalled", "signals", "start", "stop", "stored",
+        "to_plan", "uncapped", "waiter", "work_us",
     )  # fmt: skip
 
     def __init__(
@@ -74,21 +75,19 @@ class State:
         self.ranks, self.shared = work.rows.ranks, shared
         self.events: list[tuple[float, int]] = []
         self.clock = [0.0]
-        self._init_costs(machine)
+        self._init_costs(schedule, machine)
         self._init_cores(schedule, work, program)
         self._init_gates(schedule, program)
         self._init_plan(schedule, program)
         self._init_puts(schedule, work, program)
         self._init_bandwidths(machine)
 
-    def _init_costs(self, machine: Machine) -> None:
-        self.launch_us, self.fetch_us = machine.kernel_launch_us, machine.task_fetch_us
+    def _init_costs(self, schedule: Schedule, machine: Machine) -> None:
+        cores = sum(queue.team.size for queue in schedule.queues)
+        self.launch_us, self.fetch_us = launch_us(machine, cores), machine.task_fetch_us
         self.set_us, self.issue_us = machine.event_set_us, machine.put_issue_us
-        self.hop_us = machine.hop_us
         self.hbm_core_rate = machine.hbm_core_gbps * 1e3
-        self.put_core_rate = machine.put_core_gbps * 1e3
         self.put_weight = dyadic(machine.put_core_gbps / machine.hbm_core_gbps)
-        self.stretch = machine.link_gbps / machine.collective_gbps
         self.uncapped = UNCAPPED
 
     def _init_cores(self, schedule: Schedule, work: Expanded, program: Program) -> None:
@@ -182,9 +181,14 @@ class State:
     def _init_tiles(self, work: Expanded) -> None:
         count = self.ranks * len(work.puts.shift)
         self.shift: list[int] = work.puts.shift.tolist()
-        self.put_bytes = array("d", work.puts.bytes.T.tobytes())
-        self.put_extra = array("d", work.puts.extra_bytes.T.tobytes())
-        self.put_work_us = array("d", work.puts.work_us.T.tobytes())
+        puts = work.puts
+        busy_us = np.maximum(puts.drive_us, puts.work_us)
+        self.put_bytes, self.put_work_us, self.fetched, self.stored = (
+            array("d", values.T.tobytes())
+            for values in (puts.bytes, busy_us, puts.fetched, puts.stored)
+        )
+        self.hop_us = array("d", puts.hop_us.tobytes())
+        self.link_share = array("d", puts.link_share.tobytes())
         self.next_tile = [0] * self.cores
         self.put_core = array("i", bytes(4 * count))
         self.send_left, self.recv_left = bytearray(count), bytearray(count)
@@ -205,7 +209,7 @@ class State:
         self, schedule: Schedule, work: Expanded, program: Program, machine: Machine
     ) -> Run:
         """What the run left behind, for `timing.measure`; this state is used up."""
-        del self.ready, self.put_bytes, self.put_extra, self.put_work_us
+        del self.ready, self.put_bytes, self.put_work_us, self.fetched, self.stored
         served = np.array([pool[SERVED] for pool in self.pools])
         return Run(
             schedule=schedule,

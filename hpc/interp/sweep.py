@@ -20,6 +20,7 @@ from hpc.interp.expand import expand
 from hpc.interp.flow import epilogue, flow_nodes, node_of
 from hpc.interp.program import NO_GATE, Gate, build_program
 from hpc.interp.task_steps import BARRIER, COMPUTE, PUT, Floats
+from hpc.machine.cost import launch_us
 from hpc.machine.record import Machine
 from hpc.schedule.model import Put, Schedule, Task
 
@@ -67,8 +68,9 @@ class _Sweep:
         self.left = np.tile(np.array(need, dtype=np.int64)[:, None], self.ranks)
         self.last = np.zeros((len(gates), self.ranks))
         self.at = [0] * len(schedule.queues)
+        cores = sum(queue.team.size for queue in schedule.queues)
         self.now = [
-            np.full((self.ranks, q.team.size), machine.kernel_launch_us)
+            np.full((self.ranks, q.team.size), launch_us(machine, cores))
             for q in schedule.queues
         ]
         self.barrier_at = [-1] * len(schedule.queues)
@@ -181,22 +183,22 @@ class _Sweep:
         # Shares of a core's memory rate are rounded to 2^-10.
         write = max(1, round(core * 1024)) / 1024
         read = min(1.0, max(1, round(write * pull * 1024)) / 1024)
-        line, worth = 1.0, 1.0
+        line = 1.0
         if put.transport == "collective":
             write = read = line = UNCAPPED
-            worth = machine.link_gbps / machine.collective_gbps
         hbm = machine.hbm_gbps, machine.hbm_core_gbps
         link = machine.link_gbps, machine.put_core_gbps
-        pulled = size + puts.extra_bytes[:, tile]
+        fetched, stored = puts.fetched[:, tile], puts.stored[:, tile]
         # A tile without rows costs nothing but its fixed parts.
-        work = np.where(size > 0, puts.work_us[:, tile], 0.0)
+        work = np.maximum(puts.work_us[:, tile], puts.drive_us[:, tile])
+        work = np.where(size > 0, work, 0.0)
         if int(puts.shift[tile]) == 0:
-            copied = _alone_us(pulled + size, read, *hbm)
+            copied = _alone_us(fetched + stored, 1.0, *hbm)
             return np.maximum(copied, work), np.zeros(self.ranks), 0.0
-        carried = _alone_us(size * worth, line, *link)
-        source = np.maximum(_alone_us(pulled, read, *hbm), carried)
-        stored = np.maximum(_alone_us(size, write, *hbm), carried)
-        return np.maximum(source, work), stored, machine.hop_us
+        carried = _alone_us(size * puts.link_share[tile], line, *link)
+        source = np.maximum(_alone_us(fetched, read, *hbm), carried)
+        arrived = np.maximum(_alone_us(stored, write, *hbm), carried)
+        return np.maximum(source, work), arrived, float(puts.hop_us[tile])
 
     def _deliver(self, put: Put, when: Floats, dests: Ints) -> None:
         seen = when + self.machine.event_visible_us

@@ -18,6 +18,7 @@ from hpc.interp.overlap import hidden_shares
 from hpc.interp.program import NO_GATE, Program
 from hpc.interp.task_steps import COMPUTE
 from hpc.interp.trace_data import TraceData, trace_of
+from hpc.machine.cost import launch_us
 from hpc.machine.record import Machine
 from hpc.schedule.model import UNITS, Put, Schedule, Task
 
@@ -200,6 +201,8 @@ def _core_times(
     busy = {unit: np.zeros(ranks) for unit in UNITS}
     idle = {unit: np.zeros(ranks) for unit in UNITS}
     wait: dict[str, dict[str, Floats]] = {unit: {} for unit in UNITS}
+    cores = sum(queue.team.size for queue in run.schedule.queues)
+    begin_us = launch_us(machine, cores)
     first = 0
     for q, queue in enumerate(run.schedule.queues):
         unit, size = queue.team.unit, queue.team.size
@@ -209,7 +212,7 @@ def _core_times(
         causes = _waits(run, q)
         causes["overhead"] = np.full((ranks, size), _overhead_us(run, q))
         start = causes.get("launch", np.zeros((ranks, size)))
-        causes["launch"] = start + machine.kernel_launch_us
+        causes["launch"] = start + begin_us
         total = worked + sum(causes.values())
         rest = layer_us - done
         lost = np.abs(total + rest - layer_us).max(initial=0.0)
@@ -283,7 +286,7 @@ def _check_bytes(run: Run, layer_us: float) -> None:
         raise ConservationError(f"egress carried {sent} bytes, ingress {received}")
     expected = sum(float(queue.hbm_bytes.sum()) for queue in run.work.queues)
     puts = run.work.puts
-    expected += 2 * float(puts.bytes.sum()) + float(puts.extra_bytes.sum())
+    expected += float(puts.fetched.sum()) + float(puts.stored.sum())
     moved = float(run.served[0].sum())
     if abs(expected - moved) > TOLERANCE * max(expected, 1.0):
         raise ConservationError(f"HBM moved {moved} bytes, tasks need {expected}")

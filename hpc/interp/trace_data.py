@@ -115,8 +115,7 @@ def _puts(run: Run) -> dict[str, npt.NDArray[Any]]:
     # `first` is in tile order, so a later instruction overwrites the tail of this one.
     for (q, i), first in tiles.first.items():
         queue[first:], instr[first:] = q, i
-    remote = run.put_source != run.put_dest
-    hop = np.where(remote, run.machine.hop_us, 0.0)
+    hop = np.tile(tiles.hop_us, ranks)
     return {
         "put_source": run.put_source.astype(np.int32),
         "put_dest": run.put_dest.astype(np.int32),

@@ -9,7 +9,7 @@ Units: GB/s is 1e9 B/s, so GB/s x 1000 is bytes per microsecond.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpc.machine.ops import OP_COSTS, Instrs, OpCost, op_cost
 from hpc.machine.record import Machine
@@ -21,15 +21,22 @@ __all__ = [
     "GmmCost",
     "OpCost",
     "cycles_us",
+    "dispatched",
     "gm_us",
     "gmm_tile_us",
     "gmm_us",
+    "hbm_read_equivalent",
+    "launch_us",
     "op_cost",
     "put_us",
     "vector_compute_us",
     "vector_share_us",
     "vector_us",
 ]
+
+
+ALIGNED_BYTES = 512
+"""Granule of L2: a row that is no multiple of it starts and ends within one."""
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -41,6 +48,36 @@ def cycles_us(machine: Machine, cycles: float) -> float:
     return cycles / (machine.clock_ghz * 1e3)
 
 
+def dispatched(machine: Machine, dispatch: str) -> Machine:
+    """The machine with the cost of a task's fetch that goes with "static" or "dynamic"
+    dispatch; ValueError for another word."""
+    if dispatch == "static":
+        return machine
+    if dispatch != "dynamic":
+        raise ValueError(f"dispatch must be 'static' or 'dynamic', got {dispatch!r}")
+    return replace(machine, task_fetch_us=machine.dynamic_fetch_us)
+
+
+def launch_us(machine: Machine, cores: int) -> float:
+    """From the launch of a kernel until the last of its `cores` cores works."""
+    return machine.kernel_launch_us + cores * machine.core_start_us
+
+
+def hbm_read_equivalent(machine: Machine) -> float:
+    """What one byte written to HBM costs, in bytes read."""
+    return machine.hbm_gbps / machine.hbm_write_gbps
+
+
+def alignment(machine: Machine, row_bytes: int) -> float:
+    """Factor on a core's transfers of rows of that length."""
+    return 1.0 if row_bytes % ALIGNED_BYTES == 0 else machine.unaligned_factor
+
+
+def message_factor(machine: Machine, row_bytes: float) -> float:
+    """How much longer rows of that length take on a link than long messages."""
+    return 1.0 + machine.message_half_bytes / max(row_bytes, 1.0)
+
+
 def gm_us(machine: Machine, size_bytes: float) -> float:
     """One transfer between global memory and a core: the small-transfer law."""
     return (size_bytes + machine.gm_half_bytes) / (machine.gm_core_gbps * 1e3)
@@ -49,18 +86,23 @@ def gm_us(machine: Machine, size_bytes: float) -> float:
 @dataclass(slots=True)
 class GmmCost:
     """Cost of the tiles of a GMM of depth `k` with base tile `base`, on one core.
+    The factors are those of `alignment` for the rows of its operands.
 
     A tile is a loop over K in steps of `base.k`. Loads to L1 come in slabs as deep as
     the double-buffered L1 allows, L1 to L0 and the cube overlap step by step, so the
     slowest of the three sets the pace. The result leaves through the fixpipe, behind
-    the next tile if L0C holds two accumulators and in front of it otherwise. A tile of
-    depth 0, the gradient of an expert without rows, only writes its zeros.
+    the next tile if L0C holds two accumulators. Otherwise it leaves part by part while
+    the last step finishes them and the next tile's first step follows (unit flags), and
+    only what these two steps do not cover is waited for. A tile of depth 0, the
+    gradient of an expert without rows, only writes its zeros.
     """
 
     machine: Machine
     base: Base
     k: int
     dtype: str
+    left_factor: float = 1.0
+    right_factor: float = 1.0
     double_l0c: bool = field(init=False)
     slab: int = field(init=False)
     _tiles: dict[tuple[int, int], tuple[float, float]] = field(init=False)
@@ -98,12 +140,17 @@ class GmmCost:
         slabs = ceil_div(self.k, self.slab)
         # All AICs stream at once, so a core gets at most its share of L2.
         rate = min(machine.gm_core_gbps, machine.l2_gbps / machine.aic_cores) * 1e3
-        loads = (m + n) * self.k * size / rate + 2 * slabs * gm_us(machine, 0)
+        left, right = m * self.left_factor, n * self.right_factor
+        loads = (left + right) * self.k * size / rate + 2 * slabs * gm_us(machine, 0)
         main = max(cycles_us(machine, cycles), loads)
         drain = cycles_us(machine, m * n * size / machine.fixpipe_bytes_per_cycle)
         if self.double_l0c:
             return max(main, drain), drain
-        return main + drain, 0.0
+        if not self.k:
+            return drain, 0.0
+        last = self._step_cycles(m, n, rest or self.base.k)
+        first = self._step_cycles(m, n, min(self.base.k, self.k))
+        return main + max(0.0, drain - cycles_us(machine, first + last)), 0.0
 
     def _step_cycles(self, m: int, n: int, k: int) -> float:
         machine, size = self.machine, DTYPE_BYTES[self.dtype]
@@ -124,12 +171,6 @@ def gmm_tile_us(
     return cost.fill_us(m, n) + main + drain
 
 
-def gmm_bytes(rows: int, n: int, k: int, dtype: str, weights: bool = True) -> int:
-    """HBM bytes of a GMM: rows once, weights once (unless cached), result once."""
-    elements = rows * k + rows * n + (k * n if weights and rows else 0)
-    return elements * DTYPE_BYTES[dtype]
-
-
 def gmm_us(
     machine: Machine, rows: int, n: int, k: int, base: Base, dtype: str, cores: int
 ) -> float:
@@ -139,13 +180,15 @@ def gmm_us(
     """
     if rows <= 0:
         return 0.0
-    cost = GmmCost(machine, base, k, dtype)
+    size = DTYPE_BYTES[dtype]
+    factors = alignment(machine, k * size), alignment(machine, n * size)
+    cost = GmmCost(machine, base, k, dtype, *factors)
     m, width = min(rows, base.m), min(n, base.n)
     tiles = ceil_div(rows, base.m) * ceil_div(n, base.n)
     main, drain = cost.tile_us(m, width)
     compute = cost.fill_us(m, width) + ceil_div(tiles, cores) * main + drain
-    moved = gmm_bytes(rows, n, k, dtype)
-    return max(compute, _hbm_us(machine, moved, min(cores, tiles)))
+    read, written = (rows + n) * k * size, rows * n * size
+    return max(compute, _hbm_us(machine, read, written, min(cores, tiles)))
 
 
 def vector_compute_us(
@@ -162,23 +205,32 @@ def vector_compute_us(
 
 
 def vector_share_us(
-    machine: Machine, op: str, read: float, written: float, dtype: str
+    machine: Machine,
+    op: str,
+    read: float,
+    written: float,
+    dtype: str,
+    tiles: int = 1,
+    aligned: float = 1.0,
 ) -> float:
     """One core's share of a vector task: elements read and written by it.
 
-    Data pass through UB in double-buffered pieces; loads and stores overlap the
-    arithmetic, the first piece's load and the last one's store do not.
+    Data pass through UB in double-buffered pieces, at least one for each of the
+    share's `tiles`; loads and stores overlap the arithmetic, the first piece's load and
+    the last one's store do not. `aligned` is the factor of `alignment`.
     """
     if written <= 0:
         return 0.0
     size = DTYPE_BYTES[dtype]
-    # One element costs its 16-bit or 32-bit copy plus an fp32 working copy.
-    held = (read + written) * (size + 4)
-    pieces = max(1, ceil_div(int(held), machine.ub_bytes // 2))
+    # An element takes two places for transfers and one for arithmetic in fp32.
+    held = (read + written) * (2 * size + 4)
+    pieces = max(1, tiles, ceil_div(int(held), machine.ub_bytes))
     fixed = cycles_us(machine, pieces * _head_tail(machine, op_cost(op), dtype))
     compute = vector_compute_us(machine, op, read, written, dtype) + fixed
-    moved = (read + written) * size + 2 * pieces * machine.gm_half_bytes
-    transfer = moved / (machine.gm_core_gbps * 1e3)
+    # All AIVs stream at once, so a core gets at most its share of L2.
+    rate = min(machine.gm_core_gbps, machine.l2_gbps / machine.aiv_cores) * 1e3
+    issue = cycles_us(machine, pieces * machine.gm_issue_cycles)
+    transfer = aligned * (read + written) * size / rate + issue
     ends = gm_us(machine, read * size / pieces) + gm_us(
         machine, written * size / pieces
     )
@@ -199,8 +251,8 @@ def vector_us(
         return 0.0
     share = ceil_div(rows, cores)
     alone = vector_share_us(machine, op, share * read_cols, share * write_cols, dtype)
-    moved = rows * (read_cols + write_cols) * DTYPE_BYTES[dtype]
-    return max(alone, _hbm_us(machine, moved, cores))
+    size = rows * DTYPE_BYTES[dtype]
+    return max(alone, _hbm_us(machine, size * read_cols, size * write_cols, cores))
 
 
 def put_us(
@@ -214,18 +266,19 @@ def put_us(
     """`rows` rows sent by `cores` AIVs, until the receiver can see their signal."""
     size = rows * row_bytes
     if not remote:
-        moved = _hbm_us(machine, 2 * size, cores)
+        moved = _hbm_us(machine, size, size, cores)
         return machine.put_issue_us + moved + machine.event_visible_us
     if transport == "collective":
         return size / (machine.collective_gbps * 1e3) + machine.hop_us
     rate = min(machine.link_gbps, cores * machine.put_core_gbps) * 1e3
     fixed = machine.put_issue_us + machine.hop_us + machine.event_visible_us
-    return fixed + size / rate
+    return fixed + size * message_factor(machine, row_bytes) / rate
 
 
-def _hbm_us(machine: Machine, size_bytes: float, cores: int) -> float:
+def _hbm_us(machine: Machine, read: float, written: float, cores: int) -> float:
+    """Bytes read and written by `cores` cores together."""
     rate = min(machine.hbm_gbps, cores * machine.hbm_core_gbps)
-    return size_bytes / (rate * 1e3)
+    return (read + written * hbm_read_equivalent(machine)) / (rate * 1e3)
 
 
 def _slope(machine: Machine, instrs: Instrs) -> float:

@@ -67,6 +67,7 @@ OP_COSTS: dict[str, OpCost] = {
     "gelu_grad": OpCost("aiv", per_write=(*_ERF_GELU, *_NORMAL, ("vmul", 1))),
     "add": OpCost("aiv", per_write=(("vadd", 1),)),
     "copy": OpCost("aiv"),
+    "load": OpCost("aiv", doc="rows into UB and no further: what a copy test times"),
     "reduce": OpCost("aiv", per_read=(("vmuls", 1), ("vadd", 1))),
     "reduce_dot": OpCost(
         "aiv",

@@ -86,19 +86,31 @@ class Machine:
     l2_gbps: float
     hbm_core_gbps: float
     hbm_gbps: float
+    hbm_write_gbps: float
+    gm_issue_cycles: float
+    unaligned_factor: float
     max_events: int
     max_tasks: int
     task_fetch_us: float
+    dynamic_fetch_us: float
     event_set_us: float
     event_visible_us: float
     event_poll_us: float
     sync_all_us: float
     kernel_launch_us: float
+    core_start_us: float
     host_launch_us: float
+    dies_per_package: int
+    dies_per_node: int
+    package_gbps: float
     link_gbps: float
+    across_gbps: float
+    message_half_bytes: float
     put_core_gbps: float
     put_issue_us: float
+    package_hop_us: float
     hop_us: float
+    across_hop_us: float
     collective_gbps: float
     facts: tuple[Fact, ...]
 
@@ -285,6 +297,8 @@ def _misfits(facts: dict[str, Fact]) -> list[str]:
     pairs = (
         ("put_core_gbps", "link_gbps"),
         ("hbm_core_gbps", "hbm_gbps"),
+        ("hbm_write_gbps", "hbm_gbps"),
+        ("dies_per_package", "dies_per_node"),
         ("l2_bytes", "hbm_bytes"),
         ("l1_bytes", "l2_bytes"),
     )

@@ -47,8 +47,8 @@ def rates(schedule: Schedule, trace: TraceData, work: Expanded) -> Iterator[Rate
     size = trace.put_bytes
     yield from _rates(EGRESS, trace.put_source, *sent, size * remote)
     yield from _rates(INGRESS, trace.put_dest, *arrived, size * remote)
-    yield from _rates(HBM, trace.put_source, *sent, size)
-    yield from _rates(HBM, trace.put_dest, *arrived, size)
+    yield from _rates(HBM, trace.put_source, *sent, work.puts.fetched.ravel())
+    yield from _rates(HBM, trace.put_dest, *arrived, work.puts.stored.ravel())
     moved = _task_bytes(schedule, trace, work)
     yield from _rates(HBM, trace.rank, trace.start_us, trace.end_us, moved)
 

@@ -168,7 +168,7 @@ def test_faulty_record_is_refused(fault: str, tmp_path: Path) -> None:
 
 def test_all_faults_are_reported_together(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
-    text = A3.replace('unit = "GHz"', 'unit = "MHz"').replace("hop_us", "hop_ns")
+    text = A3.replace('unit = "GHz"', 'unit = "MHz"').replace("\nhop_us", "\nhop_ns")
     path.write_text(text)
     with pytest.raises(MachineError) as error:
         load_machine(str(path))

@@ -102,7 +102,7 @@ def test_matrix_work_binds_the_large_layer_and_is_its_arithmetic() -> None:
     work_us = 32768 * 3 * 7168 * 2048 / (4096 * 24 * 1800)
     # launch + fetch; put issue + visible + poll; then set + visible + poll by way of
     # an AIV, put issue and visible.
-    ends_us = (4.5 + 0.1) + (0.2 + 1.6) + (0.2 + 1.6) + 0.2 + 1.0
+    ends_us = (3.7 + 0.1) + (1.3 + 1.6) + (0.2 + 1.6) + 1.3 + 1.0
     assert bound.bound_us == pytest.approx(work_us + ends_us, rel=1e-12)
 
 
@@ -115,7 +115,7 @@ def test_weights_bind_a_few_tokens() -> None:
     assert bound.bound_by == "hbm"
     # eight experts of three 7168 x 2048 matrices in bf16, and eight tokens.
     moved = 8 * 3 * 7168 * 2048 * 2 + 8 * 7168 * 2
-    assert bound.bound_us == pytest.approx(moved / 1.45e6 + 4.6 + 1.0, rel=1e-12)
+    assert bound.bound_us == pytest.approx(moved / 1.49e6 + 3.8 + 1.0, rel=1e-12)
 
 
 def test_hand_overs_bind_a_layer_without_work() -> None:
@@ -124,7 +124,7 @@ def test_hand_overs_bind_a_layer_without_work() -> None:
     layer = small_layer(hidden=1, intermediate=1)
     counts = np.array([[0, 0, 1, 0], [0, 0, 0, 0]])
     bound = lower_bound(standard_schedule(layer), counts, A3)
-    path_us = 4.6 + (0.2 + 1.6) + 3 * (0.2 + 1.6) + 2 * 0.93 + (0.2 + 1.0)
+    path_us = 3.8 + (1.3 + 1.6) + 3 * (0.2 + 1.6) + 2 * 0.22 + (1.3 + 1.0)
     assert bound.bound_by == "chain"
     assert bound.bound_us == pytest.approx(path_us)
     timing = simulate(standard_schedule(layer), counts, A3)
@@ -140,7 +140,7 @@ def test_vector_instructions_bind_an_expensive_activation() -> None:
     counts = np.array([[4096]])
     bound = lower_bound(standard_schedule(layer), counts, A3)
     one_us = vector_compute_us(A3, "gelu", 512, 512, "bf16")
-    assert bound.terms["aiv"][0] == pytest.approx(4.6 + 4096 * one_us / 48 + 1.0)
+    assert bound.terms["aiv"][0] == pytest.approx(3.8 + 4096 * one_us / 48 + 1.0)
     assert bound.bound_by == "aiv"
     timing = simulate(standard_schedule(layer), counts, A3)
     assert timing.latency_us >= bound.bound_us
@@ -158,4 +158,4 @@ def test_imbalance_is_bound_by_the_loaded_rank() -> None:
 def test_experts_without_rows_cost_nothing() -> None:
     layer = small_layer()
     empty = lower_bound(standard_schedule(layer), np.zeros((2, 4), int), A3)
-    assert empty.bound_us == pytest.approx(4.6)
+    assert empty.bound_us == pytest.approx(3.8)

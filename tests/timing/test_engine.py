@@ -32,18 +32,19 @@ def test_one_task(hbm: str) -> None:
 @BOTH
 def test_task_bound_by_memory(hbm: str) -> None:
     """2 x 8 x 65,536 x 2 bytes at 1,000 bytes/us."""
-    slow = replace(ROUND, hbm_gbps=1.0, hbm_core_gbps=1.0)
+    slow = replace(ROUND, hbm_gbps=1.0, hbm_core_gbps=1.0, hbm_write_gbps=1.0)
     timing = simulate(program(layer_of(), (ONE, [work()])), NOTHING, slow, hbm=hbm)
     assert timing.latency_us == pytest.approx(1001 + 2097.152)
     assert timing.hbm_bytes[0] == 2 * 8 * 65536 * 2
 
 
 def test_two_cores_share_memory() -> None:
-    """Each moves 2,097,152 bytes at half of 1,000 bytes/us."""
-    slow = replace(ROUND, hbm_gbps=1.0, hbm_core_gbps=1.0)
+    """The first moves 2,097,152 bytes; the second finds its operand in L2 and only
+    writes 1,048,576. Each gets half of 1,000 bytes/us until the second is done."""
+    slow = replace(ROUND, hbm_gbps=1.0, hbm_core_gbps=1.0, hbm_write_gbps=1.0)
     two = (ONE, [work()]), (replace(ONE, first=1), [work()])
     timing = simulate(program(layer_of(), *two), NOTHING, slow)
-    assert timing.latency_us == pytest.approx(1001 + 2 * 2097.152)
+    assert timing.latency_us == pytest.approx(1001 + 3 * 1048.576)
 
 
 def test_signal_between_cores() -> None:
@@ -92,8 +93,9 @@ def test_the_latest_signal_opens_a_gate(hbm: str) -> None:
 
 def test_waiters_of_a_gate_start_in_core_order() -> None:
     """Cores 0 and 1 go on at the same time; core 1 came first, core 0 is served first
-    by a memory that serves in turn: 131,072 bytes at 1,000 bytes/us each."""
-    slow = replace(ROUND, hbm_gbps=1.0, hbm_core_gbps=1.0)
+    by a memory that serves in turn: 65,536 bytes at 1,000 bytes/us, as the operand is
+    in L2."""
+    slow = replace(ROUND, hbm_gbps=1.0, hbm_core_gbps=1.0, hbm_write_gbps=1.0)
     code = [Wait(0, 1), work(small=True)]
     schedule = program(
         layer_of(),
@@ -110,7 +112,7 @@ def test_waiters_of_a_gate_start_in_core_order() -> None:
         trace.end_us[(trace.unit == 1) & (trace.core == core) & (trace.kind == 0)]
         for core in (0, 1)
     ]
-    assert ends[1] - ends[0] == pytest.approx(131.072)
+    assert ends[1] - ends[0] == pytest.approx(65.536)
 
 
 @BOTH
@@ -145,7 +147,7 @@ def test_remote_put(hbm: str) -> None:
 
 @BOTH
 def test_own_rows_need_no_link(hbm: str) -> None:
-    slow = replace(ROUND, hbm_gbps=0.001, hbm_core_gbps=0.001)
+    slow = replace(ROUND, hbm_gbps=0.001, hbm_core_gbps=0.001, hbm_write_gbps=0.001)
     schedule = program(layer_of(), (ONE, [send()]), (CUBE, [Wait(0, 1)]), events={0: 1})
     timing = simulate(schedule, to(1, {(0, 0): 8}), slow, hbm=hbm)
     # Read and written: 32 bytes at 1 byte/us.

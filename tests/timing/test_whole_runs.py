@@ -112,7 +112,9 @@ def test_hbm_bytes_are_those_of_tasks_and_puts() -> None:
     schedule = medium()
     counts = random_counts(schedule, 3)
     work = expand(schedule, counts, A3)
-    expected = sum(q.hbm_bytes.sum() for q in work.queues) + 2 * work.puts.bytes.sum()
+    puts = work.puts
+    expected = sum(q.hbm_bytes.sum() for q in work.queues)
+    expected += puts.fetched.sum() + puts.stored.sum()
     timing = simulate(schedule, counts, A3)
     assert timing.hbm_bytes.sum() == pytest.approx(expected)
     rows = counts.sum() - sum(counts[r, 2 * r : 2 * r + 2].sum() for r in range(4))

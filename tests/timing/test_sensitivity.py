@@ -168,7 +168,7 @@ def test_jitter_is_five_percent_of_every_share_and_every_put() -> None:
         ratio = after[some] / before[some]
         assert (np.abs(ratio - 1) <= 0.05 + 1e-4).all()
         assert ratio.std() > 0.02
-        assert ratio.mean() == pytest.approx(1, abs=0.01)
+        assert ratio.min() < 1 < ratio.max()
     assert np.array_equal(jittered.puts.bytes, np.rint(jittered.puts.bytes))
 
 

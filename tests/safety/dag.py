@@ -50,13 +50,15 @@ class Builder:
         self.ep = rng.choice((1, 2, 2, 3))
         tokens = tuple(rng.randint(0 if self.ep > 1 else 1, 6) for _ in range(self.ep))
         tokens = (max(1, tokens[0]), *tokens[1:])
-        if full:
-            tokens = tuple(6 + n % 3 for n in tokens)
         self.layer = small_layer(
             tokens=tokens, ep=self.ep, experts=self.ep + rng.randint(0, 2), hidden=32,
             intermediate=32, top_k=rng.randint(1, 2) if self.ep > 1 else 1,
         )  # fmt: skip
         self.row_chunks = rng.randint(1, 2 if full else 3)
+        if full:
+            # No multiple of a team: else one core might do a tile of two works by luck.
+            tokens = tuple((5 + 2 * (n % 2)) * self.row_chunks for n in tokens)
+            self.layer = replace(self.layer, tokens=tokens)
         self.groups = self._groups()
         self.works: list[Work] = []
         self.buffers: list[Buffer] = []

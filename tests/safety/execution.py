@@ -18,6 +18,9 @@ ended this one, whatever the others do; the routing may be another one, and coun
 count on, so that launch n waits for n times the signals. Then a wait of launch n must
 come before every signal of launch n + 1 to its counter, or it may count the wrong ones.
 
+Relaxed: a put is a small core of its own, that starts when it is issued. Only its own
+signal and a barrier of the world wait for its end; what its core does later does not.
+
 With a threshold below the number of signals the first point holds, the second does not:
 which signals opened the gate depends on the order. `search` looks at all orders.
 """
@@ -28,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hpc.schedule.model import Barrier, Instr, Put, Queue, Schedule, Set, Task, Wait
-from tests.safety.tiles import POISON, Tile, Tiles
+from tests.safety.tiles import POISON, Move, Tile, Tiles
 
 Clock = list[int]
 CoreId = tuple[int, int, int]
@@ -106,16 +109,22 @@ class Execution:
     `tables[launch][rank]` are its tiles."""
 
     def __init__(
-        self, programs: Sequence[Schedule], tables: Sequence[Sequence[Tiles]]
+        self,
+        programs: Sequence[Schedule],
+        tables: Sequence[Sequence[Tiles]],
+        relaxed: bool = False,
     ) -> None:
-        self.programs = programs
+        self.programs, self.relaxed = programs, relaxed
         self.cores: list[CoreId] = []
         self.code: list[list[Action]] = []
         for rank, s in enumerate(programs):
             for q, queue in enumerate(s.queues):
                 self._add_team(rank, q, queue, tables)
         n = len(self.cores)
-        self.clock = [[0] * n for _ in self.cores]
+        self.size = n + (self._count_puts() if relaxed else 0)
+        self.clock = [[0] * self.size for _ in self.cores]
+        self.flying: list[int] = []
+        """Puts without a signal, relaxed, since the last barrier of the world."""
         for core in range(n):
             self.clock[core][core] = 1
         self.pc = [0] * n
@@ -146,6 +155,14 @@ class Execution:
         self.code += lists
         self.cores += [(rank, q, core) for core in range(size)]
 
+    def _count_puts(self) -> int:
+        return sum(
+            len(tiles)
+            for actions in self.code
+            for instr, tiles in actions
+            if isinstance(instr, Put)
+        )
+
     def run(self) -> Outcome:
         """To the end, or until no core can go on."""
         self.ready = list(range(len(self.cores)))[::-1]
@@ -153,7 +170,7 @@ class Execution:
             core = self.ready.pop()
             while self._step(core):
                 pass
-        if any(pc < len(c) for pc, c in zip(self.pc, self.code, strict=True)):
+        if any(pc < len(c) for pc, c in zip(self.pc, self.code, strict=False)):
             self.outcome.hang = self._who_waits()
         else:
             self._finish()
@@ -197,11 +214,12 @@ class Execution:
             clock[core] += 1
         return True
 
-    def _signal(self, core: int, rank: int, event: int) -> None:
+    def _signal(self, core: int, rank: int, event: int, put: int = -1) -> None:
+        """One signal of a core; with what `put`, its own number, has done if any."""
         clock, launch = self.clock[core], self.launch[core]
         got = self.signals.get((rank, event))
         if got is None:
-            got = self.signals[rank, event] = _Signals([0] * len(clock))
+            got = self.signals[rank, event] = _Signals([0] * self.size)
         if launch > 1 and any(
             clock[waiter] < when for waiter, when, old in got.passed if old < launch
         ):
@@ -209,6 +227,9 @@ class Execution:
         _join(got.clock, clock)
         got.count += 1
         got.sent.append((core, clock[core]))
+        if put >= 0:
+            _join(got.clock, self.clock[put])
+            got.sent.append((put, 1))
         got.launches.append(launch)
         clock[core] += 1
         self.ready += self.waiting.pop((rank, event), ())
@@ -223,11 +244,16 @@ class Execution:
         key = (scope, 0 if scope == "world" else rank)
         here = self.gathered.setdefault(key, [])
         here.append(core)
-        need = sum(scope == "world" or r == rank for r, _, _ in self.cores)
+        cores = self.cores[: len(self.code)]
+        need = sum(scope == "world" or r == rank for r, _, _ in cores)
         if len(here) < need:
             return
         del self.gathered[key]
         joined = [max(column) for column in zip(*(self.clock[c] for c in here))]  # noqa: B905
+        if scope == "world":
+            for put in self.flying:
+                joined[put] = 1
+            self.flying = []
         for each in here:
             self.clock[each] = list(joined)
             self.clock[each][each] += 1
@@ -237,24 +263,49 @@ class Execution:
 
     def _work(self, core: int, instr: Put | Task, tiles: tuple[Tile, ...]) -> None:
         put = isinstance(instr, Put)
-        given = self.given[self.launch[core] - 1]
         for tile in tiles:
             # All is read before any is written, as through a core's own buffer.
-            made: list[int] = []
-            for move in tile.moves:
-                values = [move.tag]
-                for cell in move.sources:
-                    self._read(core, cell, given[cell])
-                    values.append(given[cell] or self.value[cell])
-                poisoned = POISON in values[1:]
-                made.append(POISON if poisoned else hash(tuple(values)) | 1)
-            for move, value in zip(tile.moves, made, strict=True):
-                self._write(core, move.dest, put)
-                self.value[move.dest] = value
+            moved = self._computed(core, tile.moves)
+            kept = self._computed(core, tile.kept)
+            writer = self._take_off(core) if put and self.relaxed else core
+            self._store(writer, tile.moves, moved, put)
+            self._store(core, tile.kept, kept, False)
             if tile.target >= 0:
                 assert isinstance(instr, Put)
                 assert instr.event is not None
-                self._signal(core, tile.target, instr.event)
+                number = writer if writer != core else -1
+                self._signal(core, tile.target, instr.event, number)
+            elif writer != core:
+                self.flying.append(writer)
+
+    def _take_off(self, core: int) -> int:
+        """A put in flight: a core that knows what its core knew, and goes its way."""
+        number = len(self.clock)
+        self.clock.append(list(self.clock[core]))
+        self.clock[number][number] = 1
+        self.launch.append(self.launch[core])
+        self.cores.append(self.cores[core])
+        self.pc.append(self.pc[core])
+        return number
+
+    def _computed(self, core: int, moves: Sequence[Move]) -> list[int]:
+        given = self.given[self.launch[core] - 1]
+        made: list[int] = []
+        for move in moves:
+            values = [move.tag]
+            for cell in move.sources:
+                self._read(core, cell, given[cell])
+                values.append(given[cell] or self.value[cell])
+            poisoned = POISON in values[1:]
+            made.append(POISON if poisoned else hash(tuple(values)) | 1)
+        return made
+
+    def _store(
+        self, core: int, moves: Sequence[Move], made: Sequence[int], put: bool
+    ) -> None:
+        for move, value in zip(moves, made, strict=True):
+            self._write(core, move.dest, put)
+            self.value[move.dest] = value
 
     def _read(self, core: int, cell: int, given: int) -> None:
         write, clock = self.writes[cell], self.clock[core]
@@ -310,8 +361,8 @@ class Execution:
 
     def _finish(self) -> None:
         """What reaches a rank must be there when its last core ends."""
-        ends: list[Clock] = [[0] * len(self.cores) for _ in self.programs]
-        for core, (rank, _, _) in enumerate(self.cores):
+        ends: list[Clock] = [[0] * self.size for _ in self.programs]
+        for core, (rank, _, _) in enumerate(self.cores[: len(self.code)]):
             _join(ends[rank], self.clock[core])
         for cell, write in enumerate(self.writes):
             rank = self.cells.owner[cell]

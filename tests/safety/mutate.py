@@ -351,6 +351,22 @@ def _silent_put(s: Schedule, rng: Random) -> Schedule | None:
     return edited(s, *place, event=None)
 
 
+def _set_for_signal(s: Schedule, rng: Random) -> Schedule | None:
+    """A put that does not signal, and a set behind it in its place; thresholds follow.
+    Right where all rows stay on the rank, unless signals may overtake data."""
+    place = _pick(s, rng, Put)
+    if place is None or at(s, place).event is None:
+        return None
+    q, i = place
+    event, size = at(s, place).event, s.queues[q].team.size
+    same = [p for p in places(s, Put) if at(s, p).event == event]
+    if len(same) > 1:
+        return None
+    s = inserted(edited(s, q, i, event=None), q, i + 1, Set(event))
+    index = [e.id for e in s.events].index(event)
+    return _map_needs(_with_event(s, index, need=size), event, size)
+
+
 def _one_barrier_less(s: Schedule, rng: Random) -> Schedule | None:
     """The same barrier is missing in all queues."""
     most = min((len(places_in(queue, Barrier)) for queue in s.queues), default=0)
@@ -564,6 +580,7 @@ CLASSES: dict[str, Operator] = {
     "signal before data": _signal_first,
     "wait behind its use": _late_wait,
     "put without signal": _silent_put,
+    "set for a put's signal": _set_for_signal,
     "missing barrier": _one_barrier_less,
     "barrier scope": _narrow_barrier,
     "event id out of range": _bad_id,

@@ -53,8 +53,10 @@ SAFE = Verdict("safe")
 class Oracle:
     """Judges variants of one schedule, which is itself safe and computes `outputs`."""
 
-    def __init__(self, base: Schedule, tables: Sequence[Ids]) -> None:
-        self.base, self.tables = base, tables
+    def __init__(
+        self, base: Schedule, tables: Sequence[Ids], relaxed: bool = False
+    ) -> None:
+        self.base, self.tables, self.relaxed = base, tables, relaxed
         self.machine = load_machine(base.machine)
         self._tiles = [Tiles(base, table) for table in tables]
         self.outputs: Outputs | None = None
@@ -116,7 +118,7 @@ class Oracle:
 
     def _run(self, programs: Sequence[Schedule], launches: Sequence[int]) -> Outcome:
         tables = [[self._tiles_of(s, t) for s in programs] for t in launches]
-        return Execution(programs, tables).run()
+        return Execution(programs, tables, self.relaxed).run()
 
     def _relaunch(self, outcome: Outcome, t: int) -> str:
         """What goes wrong in two launches, or nothing."""

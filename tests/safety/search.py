@@ -16,7 +16,7 @@ from itertools import combinations
 
 from hpc.schedule.model import Barrier, Put, Schedule, Set, Wait
 from tests.safety.execution import core_actions
-from tests.safety.tiles import Tile, Tiles
+from tests.safety.tiles import Move, Tile, Tiles
 
 State = tuple[int, ...]
 """The position of every core."""
@@ -118,8 +118,8 @@ def _steps(instr: object, mine: tuple[Tile, ...], rank: int) -> Iterator[Step]:
         for tile in mine:
             yield Step(
                 signal=None if event is None else (tile.target, event),
-                reads=frozenset(c for move in tile.moves for c in move.sources),
-                writes=frozenset(move.dest for move in tile.moves),
+                reads=frozenset(c for move in _all(tile) for c in move.sources),
+                writes=frozenset(move.dest for move in _all(tile)),
             )
 
 
@@ -131,6 +131,10 @@ def _sent(lists: list[list[Step]], state: State) -> Counter[tuple[int, int]]:
         for step in steps[:at]
         if step.signal is not None
     )
+
+
+def _all(tile: Tile) -> tuple[Move, ...]:
+    return tile.moves + tile.kept
 
 
 def _enabled(

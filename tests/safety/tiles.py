@@ -25,10 +25,12 @@ class Move(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """The work of one core on one tile; `target` is the rank to signal, -1: none."""
+    """The work of one core on one tile; `target` is the rank to signal, -1: none.
+    `kept` stays with the core where `moves` travel."""
 
     moves: tuple[Move, ...]
     target: int
+    kept: tuple[Move, ...] = ()
 
 
 class Tiles:
@@ -123,12 +125,14 @@ class Tiles:
         tiles: list[Tile] = []
         for k in self.s.groups[put.group]:
             target = (rank + (k if put.kind == "dispatch" else -k)) % ep
-            moves = self._moved_rows(put, rank, target)
-            n, chunks = len(moves), put.chunks
+            rows = self._moved_rows(put, rank, target)
+            n, chunks = len(rows), put.chunks
             for c in range(chunks):
-                cut = moves[n * c // chunks : n * (c + 1) // chunks]
-                flat = tuple(move for row in cut for move in row)
-                tiles.append(Tile(flat, target if put.event is not None else -1))
+                cut = rows[n * c // chunks : n * (c + 1) // chunks]
+                moves = tuple(move for row, _ in cut for move in row)
+                kept = tuple(move for _, row in cut for move in row)
+                signalled = target if put.event is not None else -1
+                tiles.append(Tile(moves, signalled, kept))
         return tiles
 
     def _require_put(self, put: Put) -> None:
@@ -147,11 +151,14 @@ class Tiles:
             raise Illegal(f"{put.dest.buffer} is not symmetric")
         self._require_written(put.dest)
 
-    def _moved_rows(self, put: Put, rank: int, target: int) -> list[list[Move]]:
-        """Moves of each row that `rank` sends to `target`, in order."""
+    def _moved_rows(
+        self, put: Put, rank: int, target: int
+    ) -> list[tuple[list[Move], list[Move]]]:
+        """Moves of each row that `rank` sends to `target`, in order, and those of its
+        dot products."""
         dispatch = put.kind == "dispatch"
         source, owner = (rank, target) if dispatch else (target, rank)
-        found: list[list[Move]] = []
+        found: list[tuple[list[Move], list[Move]]] = []
         for slot in self.at.sent(source, owner, put.expert):
             routed = self.at.row_of[owner][put.expert, source, slot]
             token = slot // self.s.layer.top_k
@@ -160,7 +167,7 @@ class Tiles:
             tag = hash(("scaled", source, slot)) if put.scale else 1
             dest = self.cells(target, put.dest.buffer, there)
             moves = [_move(cell, i, tag, sources) for i, cell in enumerate(dest)]
-            found.append(moves + self._dot(put, rank, slot, sources))
+            found.append((moves, self._dot(put, rank, slot, sources)))
         return found
 
     def _dot(

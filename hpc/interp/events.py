@@ -17,7 +17,8 @@ work; `event_set_us` per Set, after which the signal travels `event_visible_us`.
   (`book`). Puts draw from HBM at most at a core's put rate, and as much again for a
   second row to multiply with.
   What a byte is worth on a link, and the hop, depend on the tile (see `expand`). A
-  collective has no limit per core.
+  collective has no limit per core; what it sends is computed before, in a pass of its
+  own, which here comes on top of the transfer.
 - A barrier opens `sync_all_us` after the last arrival, later if it launches a kernel.
   Every program starts with a kernel launch.
 
@@ -339,8 +340,7 @@ def send_in_turn(s: State, sent: int, tile: int, now: float) -> None:
     if remote:
         moved = book(s, s.ranks + rank, now, size * s.link_share[tile])
         done = done if done > moved else moved
-    worked = now + s.put_work_us[sent]
-    done = done if done > worked else worked
+    done = computed(s, sent, done)
     s.sent_at[sent] = done
     s.ready[sent] = done
     if s.signalled[s.put_of[tile]]:
@@ -389,8 +389,7 @@ def end_leg(s: State, leg: int, now: float) -> None:
         s.send_left[sent] -= 1
         if s.send_left[sent]:
             return
-        worked = s.began[sent] + s.put_work_us[sent]
-        done = now if now > worked else worked
+        done = computed(s, sent, now)
         s.sent_at[sent] = done
         tile = sent // s.ranks
         s.ready[sent] = done + s.hop_us[tile]
@@ -399,6 +398,14 @@ def end_leg(s: State, leg: int, now: float) -> None:
     s.recv_left[sent] -= 1
     if not s.recv_left[sent]:
         deliver(s, sent, now)
+
+
+def computed(s: State, sent: int, now: float) -> float:
+    """When the arithmetic of a put tile is done, too, if its rows have left `now`."""
+    if s.collective[s.put_of[sent // s.ranks]]:
+        return now + s.put_work_us[sent]
+    worked = s.began[sent] + s.put_work_us[sent]
+    return now if now > worked else worked
 
 
 def go_on(s: State, sent: int, now: float) -> None:

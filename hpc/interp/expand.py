@@ -264,13 +264,29 @@ def _put_row(
 ) -> tuple[int, int, float]:
     """(bytes moved, further bytes at the source, microseconds) of one row of a put."""
     dest = buffers[put.dest.buffer]
-    cols, dtype = dest.cols, dest.dtype
-    extra, work_us = 0, 0.0
+    row_bytes, extra = dest.cols * DTYPE_BYTES[dest.dtype], 0
     for region in put.dot:
         buffer = buffers[region.buffer]
         extra += buffer.cols * DTYPE_BYTES[buffer.dtype]
+    return row_bytes, extra, _put_row_us(put, dest, row_bytes, extra, machine)
+
+
+def _put_row_us(
+    put: Put, dest: Buffer, row_bytes: int, extra: int, machine: Machine
+) -> float:
+    """Arithmetic of a core for one row of a put.
+
+    A core that puts computes on rows on their way through it. A collective sends what
+    lies in memory: a pass of its own reads the rows, and those to multiply with, and
+    writes what is sent, all vector cores at once.
+    """
+    work_us = 0.0
     if put.scale:
-        work_us += vector_compute_us(machine, "scale", cols, cols, dtype)
+        work_us += vector_compute_us(machine, "scale", dest.cols, dest.cols, dest.dtype)
     if put.dot:
-        work_us += vector_compute_us(machine, "dot", cols, 0, dtype)
-    return cols * DTYPE_BYTES[dtype], extra, work_us
+        work_us += vector_compute_us(machine, "dot", dest.cols, 0, dest.dtype)
+    if not work_us or put.transport != "collective":
+        return work_us
+    rate = min(machine.hbm_core_gbps, machine.hbm_gbps / machine.aiv_cores) * 1e3
+    moved = row_bytes * (1 + hbm_read_equivalent(machine)) + extra
+    return max(work_us, moved / rate)

@@ -192,13 +192,14 @@ class _Sweep:
         # A tile without rows costs nothing but its fixed parts.
         work = np.maximum(puts.work_us[:, tile], puts.drive_us[:, tile])
         work = np.where(size > 0, work, 0.0)
+        join = np.add if put.transport == "collective" else np.maximum
         if int(puts.shift[tile]) == 0:
             copied = _alone_us(fetched + stored, 1.0, *hbm)
-            return np.maximum(copied, work), np.zeros(self.ranks), 0.0
+            return join(copied, work), np.zeros(self.ranks), 0.0
         carried = _alone_us(size * puts.link_share[tile], line, *link)
         source = np.maximum(_alone_us(fetched, read, *hbm), carried)
         arrived = np.maximum(_alone_us(stored, write, *hbm), carried)
-        return np.maximum(source, work), arrived, float(puts.hop_us[tile])
+        return join(source, work), arrived, float(puts.hop_us[tile])
 
     def _deliver(self, put: Put, when: Floats, dests: Ints) -> None:
         seen = when + self.machine.event_visible_us

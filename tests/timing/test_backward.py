@@ -39,6 +39,15 @@ A3 = load_machine("ascend_a3")
 LAYER = small_layer(tokens=(64, 64), hidden=320, intermediate=160)
 COUNTS = np.array([[32, 0, 32, 64], [32, 0, 32, 64]])
 AIC_Q, COMM_Q = 0, 1
+QUICK = replace(
+    A3,
+    link_gbps=1e9,
+    package_gbps=1e9,
+    across_gbps=1e9,
+    hbm_gbps=1e9,
+    hbm_write_gbps=1e9,
+)
+"""Links and memory that take no time, so that cores do not wait for each other."""
 
 
 def run_of(schedule: Schedule, counts: np.ndarray, machine: Machine = A3) -> Run:
@@ -175,6 +184,32 @@ def test_work_of_a_put_is_scaling_and_the_product() -> None:
     assert puts.work_us.any()
     at_input = replace(LAYER, weights_at="input")
     assert not expand(backward_schedule(at_input), COUNTS, A3).puts.work_us.any()
+
+
+def test_a_collective_computes_in_a_pass_of_its_own() -> None:
+    """Two rows are read and one is written, by all vector cores at once; what is not
+    scaled is sent as it lies."""
+    schedule = backward_schedule(LAYER)
+    whole = collective(schedule)
+    puts = expand(whole, COUNTS, A3).puts
+    moved = 640 + 644 + 640 * A3.hbm_gbps / A3.hbm_write_gbps
+    row = moved / (A3.hbm_gbps * 1e3 / A3.aiv_cores)
+    assert puts.work_us == pytest.approx(puts.bytes / 640 * row * ~puts.combine)
+    plain = collective(schedule, scale=False, dot=())
+    more, less = (run_of(s, COUNTS, QUICK) for s in (whole, plain))
+    took = (more.put_sent - more.put_begin) - (less.put_sent - less.put_begin)
+    work, away = more.work.puts.work_us.ravel(), more.put_away
+    assert work[away].any()
+    assert took[away] == pytest.approx(work[away], rel=1e-6, abs=1e-9)
+
+
+def collective(schedule: Schedule, **changes: object) -> Schedule:
+    """The same with a collective in place of every put; dispatches also changed."""
+    for i, instr in enumerate(schedule.queues[COMM_Q].code):
+        if isinstance(instr, Put):
+            new = changes if instr.kind == "dispatch" else {}
+            schedule = edited(schedule, COMM_Q, i, transport="collective", **new)
+    return schedule
 
 
 def test_a_second_row_does_not_slow_a_put_down() -> None:

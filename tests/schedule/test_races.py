@@ -21,6 +21,7 @@ from hpc.schedule.explain.edits import (
     COMM,
     VEC,
     base,
+    buffer,
     change,
     declare,
     drop,
@@ -235,6 +236,28 @@ def test_a_task_may_overwrite_the_rows_that_it_reads_but_no_product_may():
         change(COMM, 2, event=20),
     )
     assert races(s) == set()
+
+
+def sent_twice(at):
+    """x is computed, sent, and computed again at position `at` of the vector queue."""
+    relu = Task("relu", (Region("z"),), (Region("x"),), Base(2))
+    return edited(
+        FLAGS,
+        declare(Buffer("z", "token", 32, "bf16", "input", 4), Event(20, "x_ready", 2)),
+        buffer("x", role="workspace"),
+        insert(VEC, 0, relu),
+        insert(VEC, 1, Set(20)),
+        insert(COMM, 0, Wait(20, 2)),
+        insert(VEC, at, relu),
+    )
+
+
+def test_rows_may_be_overwritten_when_all_who_got_them_have_answered():
+    """Rows come back by way of queues that waited for what was sent."""
+    reduce = len(FLAGS.queues[VEC].code) + 1
+    assert races(sent_twice(reduce)) == set()
+    assert races(sent_twice(reduce), relaxed=True) == set()
+    assert {code for code, _, _ in races(sent_twice(reduce - 1))} == {"race-read-write"}
 
 
 def many(experts, groups, ranks):

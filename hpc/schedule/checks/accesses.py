@@ -102,13 +102,15 @@ class Ordered:
             return self.landed(b.place, a.place)
         done = self.clocks.done(b.place, a.place)
         if b.how != "land":
-            return bool(done & 1) or self._by_core(a, b)
+            return bool(done & 1) or self._by_core(a, b) or self._delivered(a, b, 1)
         assert isinstance(b.instr, Put)
         if a.how == "land":
             return self._rewritten(done, a, b)
         target = self.targets(b.instr)
-        return done & target == target or (
-            self.answers(a, b) and self.landed(b.place, a.place)
+        return (
+            done & target == target
+            or (self.answers(a, b) and self.landed(b.place, a.place))
+            or self._delivered(a, b, target)
         )
 
     def _by_core(self, a: Access, b: Access) -> bool:
@@ -117,6 +119,18 @@ class Ordered:
             reads_first = a.how == "read" and b.how == "write"
             return reads_first and in_place(a.instr, a.region)
         return same_cores(self.clocks.index, a.place, b.place)
+
+    def _delivered(self, a: Access, b: Access, ranks: int) -> bool:
+        """What put `a` of `ranks` reads has arrived everywhere, and `b` knows."""
+        if not isinstance(a.instr, Put) or a.how != "read" or a.instr.event is None:
+            return False
+        if a.region != a.instr.source:
+            return False
+        there = self.clocks.offsets.sum(ranks, self.targets(a.instr))
+        return any(
+            self.clocks.begun(b.place, wait) & there == there
+            for wait in self.clocks.index.waits.get(a.instr.event, ())
+        )
 
     def targets(self, put: Put) -> int:
         """Mask of the ranks that a put writes to."""

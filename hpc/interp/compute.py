@@ -151,11 +151,10 @@ class Compute:
     def _reduce_dot(self, task: Task, rank: int, rows: Rows) -> None:
         """The weighted sum, and each slot's product with its token's row."""
         self._reduce(task, rank, rows)
-        cut, sent = self._slots(task, rank, rows)
+        cut, _ = self._slots(task, rank, rows)
         tokens = widen(self.memory.operand(task.reads[2], rank, rows)[rows])
         k = self.layer.top_k
         dots = np.stack([ops.row_dot(cut[:, slot], tokens) for slot in range(k)], 1)
-        dots[~sent] = 0
         slots = (numbers(rows)[:, None] * k + np.arange(k)).reshape(-1)
         self.memory.write(rank, task.writes[1].buffer, slots, dots.reshape(-1, 1))
 

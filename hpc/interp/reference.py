@@ -118,6 +118,7 @@ class _Tokens:
         self.rank = rank
         self.weights = data.router(rank).astype(np.float64)
         choice = np.asarray(ids).reshape(-1)
+        self.unsent = choice < 0
         order = np.lexsort((np.arange(len(choice)), choice))
         experts, starts = np.unique(choice[order], return_index=True)
         slots = np.split(order, starts[1:]) if len(experts) else []
@@ -152,10 +153,10 @@ class _Tokens:
         return self.row_op(step, [self.get(arg) for arg in step.args])
 
     def given(self, name: str) -> Known:
-        """An input, or something saved; rows that nobody left count for nothing."""
+        """An input, or something saved; slots that were not sent count for nothing."""
         value = self.data.input(name, self.rank).astype(np.float64)
         if self.data.buffers[name].space != "token":
-            value = np.where(np.isnan(value), 0.0, value)
+            value[self.unsent] = 0.0
         return Known(value, np.abs(value), 0.0)
 
     def collect(self, name: str) -> Known:

@@ -9,8 +9,11 @@ import pytest
 
 from hpc.interp.gradient_steps import with_gradients
 from hpc.interp.launch_steps import launch_steps
+from hpc.interp.reference import reference
 from hpc.interp.saved import launch_data
 from hpc.interp.steps import Step, StepsError, steps_of
+from hpc.interp.values import execute
+from hpc.interp.verdict import compare
 from hpc.interp.verify import verify_values
 from hpc.schedule.layer import Activation, Layer
 from hpc.schedule.model import Base, Put, Queue, Region, Schedule, Task
@@ -258,6 +261,31 @@ def test_saved_rows_that_nothing_tells_of_are_random() -> None:
     values = data.input("other", 1).astype(float)
     assert values.shape == (5 * layer.top_k, layer.hidden)
     assert np.abs(values).min(axis=1).all()
+
+
+@pytest.mark.parametrize("layer", [LAYER, SCALED], ids=["output", "input"])
+def test_gradients_of_any_saved_values(layer: Layer) -> None:
+    """Even if nothing saved is what a forward pass leaves, with slots not sent."""
+    schedule = backward_schedule(layer, ((0,), (1,)))
+    ids = random_ids(layer, 1, unsent=0.3)
+    steps = steps_of(schedule)
+    data = launch_data(schedule, steps, ids)
+    result = execute(schedule, ids, seed=0, data=data)
+    names = list(result.outputs)
+    expected = reference(layer, steps, ids, data, names)
+    assert compare(result.outputs, expected).ok
+
+
+def test_saved_slots_that_were_not_sent_are_poison() -> None:
+    """The forward pass left nothing there; a read of it shows."""
+    schedule = backward_schedule(LAYER)
+    ids = random_ids(LAYER, 1, unsent=0.3)
+    data = launch_data(schedule, launch_steps(schedule), ids)
+    for rank in range(LAYER.ep):
+        sent = np.asarray(ids[rank]).reshape(-1) >= 0
+        poison = np.isnan(data.input("back", rank).astype(float))
+        assert poison[~sent].all()
+        assert not poison[sent].any()
 
 
 def test_a_weight_that_is_not_there_is_told() -> None:

@@ -14,15 +14,16 @@ def who(place: Place) -> str:
 
 def relation(ordered: Ordered, first: Access, second: Access) -> str:
     """On which ranks the two run, seen from the rank that has the rows."""
-    return f"{_ranks(ordered, first)} and {_ranks(ordered, second)}, rows on rank me"
+    runs = f"{_ranks(ordered, first)}, {_ranks(ordered, second)}"
+    return f"{runs}; the rows are on rank me"
 
 
 def _ranks(ordered: Ordered, access: Access) -> str:
     if access.how != "land" or not isinstance(access.instr, Put):
-        return f"{who(access.place)} on rank me"
+        return f"{who(access.place)} runs on me"
     sign = "-" if access.instr.kind == "dispatch" else "+"
     ks = ordered.clocks.index.s.groups[access.instr.group]
-    return f"{who(access.place)} on rank {rank_list(sign, ks)}"
+    return f"{who(access.place)} runs on {rank_list(sign, ks)}"
 
 
 def rank_list(sign: str, ks: tuple[int, ...]) -> str:

@@ -14,6 +14,7 @@ writes the product, at its source.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,8 +60,8 @@ class PutTiles:
     def tiles_of(self, q: int, i: int) -> slice:
         """The tiles of put instruction i of queue q."""
         first = self.first[q, i]
-        later = [at for at in self.first.values() if at > first]
-        return slice(first, min(later, default=len(self.shift)))
+        ordered = [*self.first.values(), len(self.shift)]
+        return slice(first, ordered[bisect_right(ordered, first)])
 
 
 @dataclass(slots=True)

@@ -209,9 +209,12 @@ def _jitter(work: Expanded, seed: int) -> None:
         factor = rng.uniform(1 - JITTER, 1 + JITTER, shares.work_us.shape)
         shares.work_us *= factor
         shares.hbm_bytes *= factor
-    factor = rng.uniform(1 - JITTER, 1 + JITTER, work.puts.bytes.shape)
+    puts = work.puts
+    factor = rng.uniform(1 - JITTER, 1 + JITTER, puts.bytes.shape)
+    for values in (puts.drive_us, puts.work_us, puts.fetched, puts.stored):
+        values *= factor
     # Whole bytes: links are checked to lose none.
-    np.rint(work.puts.bytes * factor, out=work.puts.bytes)
+    np.rint(puts.bytes * factor, out=puts.bytes)
 
 
 def _renumber(work: Expanded, seed: int) -> None:

@@ -158,7 +158,10 @@ def test_an_interrupt_leaves_what_all_policies_have_been_through() -> None:
 def test_jitter_is_five_percent_of_every_share_and_every_put() -> None:
     plain, jittered = (expand(medium(), EVEN, A3) for _ in "ab")
     module._jitter(jittered, seed=3)
-    pairs = [(plain.puts.bytes, jittered.puts.bytes)]
+    names = ("bytes", "drive_us", "work_us", "fetched", "stored")
+    pairs = [
+        (getattr(plain.puts, name), getattr(jittered.puts, name)) for name in names
+    ]
     for before, after in zip(plain.queues, jittered.queues, strict=True):
         pairs += [(before.work_us, after.work_us), (before.hbm_bytes, after.hbm_bytes)]
     for before, after in pairs:

@@ -217,6 +217,12 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="assume that a signal may overtake the data of earlier puts",
     )
+    parser.add_argument(
+        "--against",
+        metavar="OTHER",
+        help="also require that every sum is made in the order and precision of OTHER, "
+        "a .ssc.json or .moe file",
+    )
     _add_pipeline(parser, several=False)
     _add_json(parser)
 

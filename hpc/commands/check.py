@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from hpc.commands.errors import FAILED, OK, UsageError, suggestion
@@ -29,13 +29,48 @@ def run(args: argparse.Namespace) -> int:
         progress.step(f"checking {args.file}")
         opened = open_schedule(args.file, policy=args.policy, pipeline=args.pipeline)
         checked = check(opened, relaxed=args.relaxed)
-    show_checked(checked, as_json=args.json)
-    return OK if checked.ok else FAILED
+        other = None if args.against is None else _other_sums(checked, args.against)
+    if other is not None and args.json:
+        show_json({**checked_json(checked), "against": asdict(other)})
+    else:
+        show_checked(checked, as_json=args.json)
+    if other is not None and not args.json:
+        show(f"{args.file}: {other.text}")
+    same = other is None or other.difference is None
+    return OK if checked.ok and same else FAILED
+
+
+@dataclass(frozen=True)
+class _OtherSums:
+    """Another schedule, and the first sum that it makes otherwise, if any."""
+
+    source: str
+    difference: str | None
+
+    @property
+    def text(self) -> str:
+        if self.difference is None:
+            return f"sums as {self.source} does"
+        return f"error: does not sum as {self.source} does: {self.difference}"
+
+
+def _other_sums(checked: Checked, file: str) -> _OtherSums:
+    """Compares the order of sums with that of `file`; names must not dangle."""
+    from hpc.schedule.certificate import first_difference
+
+    mine, other = _certificate(checked), check(open_schedule(file))
+    theirs = _certificate(other)
+    if mine is None or theirs is None:
+        broken = checked.opened.file if mine is None else file
+        return _OtherSums(file, f"{broken} names what it does not declare")
+    return _OtherSums(file, first_difference(mine, theirs))
 
 
 def _explain(args: argparse.Namespace) -> int:
     if args.file is not None:
         raise UsageError("--explain takes no FILE")
+    if args.against is not None:
+        raise UsageError("--explain and --against exclude each other")
     from hpc.schedule.explain import EXAMPLES, explain
 
     if args.explain not in EXAMPLES:

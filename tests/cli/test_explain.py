@@ -56,3 +56,23 @@ def test_relaxed_signals_are_safe_in_what_is_compiled(hpc: Hpc, tiny: Path) -> N
     for policy in ("serial", "paper", "list"):
         outcome = hpc("check", tiny, "--policy", policy, "--relaxed")
         assert outcome.status == 0, outcome.out
+
+
+def test_two_policies_sum_alike_and_another_layer_does_not(
+    hpc: Hpc, tiny: Path, tmp_path: Path
+) -> None:
+    serial = tmp_path / "serial.ssc.json"
+    assert hpc("compile", tiny, "--policy", "serial", "-o", serial).status == 0
+    outcome = hpc("check", tiny, "--against", serial)
+    assert outcome.status == 0
+    assert outcome.out.splitlines()[-1].endswith("serial.ssc.json does")
+    other = tmp_path / "other.moe"
+    text = tiny.read_text()
+    assert "top_k        = 2" in text
+    other.write_text(text.replace("top_k        = 2", "top_k        = 1"))
+    outcome = hpc("check", tiny, "--against", other)
+    assert outcome.status == 1
+    assert "only the first has: out = reduce(back, router)" in outcome.out
+    found = json.loads(hpc("check", tiny, "--against", other, "--json").out)
+    assert "slots 0..0" in found["against"]["difference"]
+    assert hpc("check", tiny, "--against", tmp_path / "none.moe").status == 1

@@ -146,12 +146,18 @@ def _number(value: float) -> str:
 
 
 def _footnotes(machine: Machine, outcomes: list[Outcome]) -> list[str]:
-    errors = [abs(one.error) for one in outcomes]
-    lines = [f"mean absolute error {sum(errors) / len(errors):.1%}"]
+    lines = [f"mean absolute error {_mean_error(outcomes):.1%}"]
+    judged = [one for one in outcomes if one.ok is not None]
+    if judged and len(judged) < len(outcomes):
+        lines[0] += f", without the known misses {_mean_error(judged):.1%}"
     terms = dict.fromkeys(one.point.missing for one in outcomes if one.point.missing)
     lines += [f"known miss, term that the model lacks: {term}" for term in terms]
     names = ", ".join(_assumed(machine))
     return [*lines, f"assumed values of the record: {names or 'none'}"]
+
+
+def _mean_error(outcomes: list[Outcome]) -> float:
+    return sum(abs(one.error) for one in outcomes) / len(outcomes)
 
 
 def _assumed(machine: Machine) -> list[str]:

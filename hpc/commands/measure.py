@@ -179,7 +179,9 @@ def report_on(file: str, measured: list[Measured]) -> RunReport:
 
     facts = measured[0].checked.machine.facts
     figures = Counter(fact.confidence for fact in facts)
-    return RunReport(file, tuple(m.report for m in measured), dict(figures))
+    assumed = tuple(fact.key for fact in facts if fact.confidence == "assumed")
+    reports = tuple(m.report for m in measured)
+    return RunReport(file, reports, dict(figures), assumed)
 
 
 def verdict(report: RunReport) -> int:
@@ -236,6 +238,7 @@ def _measure(
         unchecked=checked.report.unchecked,
         values=values.get(schedule.policy),
         memory=memory_use(schedule, timing),
+        l2_hits=timing.l2_hits,
     )
     return Measured(checked, report, timing)
 

@@ -65,6 +65,8 @@ class Validator:
                 return time_us / 1e3
             case "GB/s":
                 return float(run["payload_bytes"]) / time_us / 1e3
+            case "%":
+                return 100 * timing.l2_hit_share
             case _:
                 return time_us
 
@@ -89,6 +91,8 @@ class Validator:
                 make = single.gmm_schedule
             case "vector":
                 make = single.vector_schedule
+            case "pair":
+                make = single.pair_schedule
             case "exchange":
                 make = single.exchange_schedule
             case kind:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from hpc.interp.pricing import MATRIX_OPS
 from hpc.interp.rough import Times
 from hpc.interp.rows import Ints, RowTable
-from hpc.interp.task_steps import COMPUTE, PUT, Floats, Step
+from hpc.interp.task_steps import COMPUTE, PUT, Floats, Step, queue_steps
 from hpc.machine.record import Machine
 from hpc.schedule.layer import DTYPE_BYTES
 from hpc.schedule.model import Put, Region, Schedule, Task
@@ -326,4 +326,23 @@ class _Cache:
         return hit, overwritten
 
 
-__all__ = ["Access", "Footprint", "Traffic", "replay"]
+def hit_rates(schedule: Schedule, traffic: list[Traffic]) -> dict[str, float]:
+    """Share of the bytes read that L2 had, over all ranks, by "operator: result"."""
+    read: dict[str, float] = {}
+    hit: dict[str, float] = {}
+    for queue, mine in zip(schedule.queues, traffic, strict=True):
+        for s, step in enumerate(queue_steps(queue)):
+            if step.kind not in (COMPUTE, PUT):
+                continue
+            instr = queue.code[step.work]
+            if isinstance(instr, Put):
+                name = f"{instr.kind}: {instr.dest.buffer}"
+            else:
+                assert isinstance(instr, Task)
+                name = f"{instr.op}: {instr.writes[0].buffer}"
+            read[name] = read.get(name, 0.0) + float(mine.read[:, s].sum())
+            hit[name] = hit.get(name, 0.0) + float(mine.hit[:, s].sum())
+    return {name: hit[name] / read[name] for name in read if read[name]}
+
+
+__all__ = ["Access", "Footprint", "Traffic", "hit_rates", "replay"]

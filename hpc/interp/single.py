@@ -21,6 +21,7 @@ from hpc.schedule.model import (
     Queue,
     Region,
     Schedule,
+    Set,
     Task,
     Team,
     Wait,
@@ -231,3 +232,46 @@ def _schedule(
         queues=(Queue(team, tuple(code)),),
         locs=(f"{layer.name}:1:1",),
     )
+
+
+def pair_schedule(
+    machine: Machine, rows: int, cols: int, dtype: str, blocks: int, interleaved: int
+) -> Schedule:
+    """SwiGLU to `cols` columns, then the sum with another input, on all AIVs.
+
+    Both work on the rows in `blocks`, and an event for each block says that its SwiGLU
+    is done. `interleaved`: the sum of a block follows the SwiGLU of the next one;
+    otherwise all SwiGLUs come first.
+    """
+    layer = _layer("pair", rows, 2 * cols, cols, dtype)
+    team = Team("aiv", 0, machine.aiv_cores)
+    tile = Base(-(-rows // blocks // team.size))
+    first: list[list[Instr]] = [
+        [Task("swiglu", (Region("p", part=b),), (Region("s", part=b),), tile), Set(b)]
+        for b in range(blocks)
+    ]
+    second: list[list[Instr]] = [
+        [
+            Wait(b, team.size),
+            Task(
+                "add",
+                (Region("s", part=b), Region("r", part=b)),
+                (Region("q", part=b),),
+                tile,
+            ),
+        ]
+        for b in range(blocks)
+    ]
+    order = [*first, *second]
+    if interleaved:
+        pairs = zip([*first[1:], []], second, strict=True)
+        order = [first[0], *(part for pair in pairs for part in pair)]
+    buffers = (
+        Buffer("p", "token", 2 * cols, dtype, "input", rows),
+        Buffer("r", "token", cols, dtype, "input", rows),
+        Buffer("s", "token", cols, dtype, "workspace", rows),
+        Buffer("q", "token", cols, dtype, "output", rows),
+    )
+    events = tuple(Event(b, f"s_ready[{b}]", team.size) for b in range(blocks))
+    code = [instr for part in order for instr in part]
+    return _schedule(machine, layer, buffers, team, code, events, blocks)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hpc.interp.expand import Expanded
 from hpc.interp.flow import epilogue, flow_nodes, node_of
+from hpc.interp.l2 import hit_rates
 from hpc.interp.lifetimes import Spans, buffer_spans
 from hpc.interp.overlap import hidden_shares
 from hpc.interp.program import NO_GATE, Program
@@ -115,6 +116,8 @@ class Timing:
     - `tasks`: task instances, that is (core, compute instruction) with at least one
       tile, and put tiles.
     - `spans`: lifetimes of the buffers on the simulated ranks (see `lifetimes`).
+    - `l2_hits`: share of the bytes read that L2 had, by "operator: result";
+      `l2_hit_share`: of all bytes read.
     - `ranks_simulated`: fewer than there are if the others repeat them (see `fold`).
     """
 
@@ -133,6 +136,8 @@ class Timing:
     tasks: int
     ranks_simulated: int
     spans: Spans
+    l2_hits: dict[str, float]
+    l2_hit_share: float
     trace: TraceData | None = None
 
 
@@ -174,8 +179,15 @@ def measure(run: Run, *, record: bool) -> Timing:
         tasks=_tasks(run) * run.copies,
         ranks_simulated=ranks,
         spans=buffer_spans(run, layer_us),
+        l2_hits=hit_rates(run.schedule, run.work.traffic),
+        l2_hit_share=_hit_share(run),
         trace=trace_of(run) if record else None,
     )
+
+
+def _hit_share(run: Run) -> float:
+    read = sum(float(mine.read.sum()) for mine in run.work.traffic)
+    return sum(float(mine.hit.sum()) for mine in run.work.traffic) / max(read, 1.0)
 
 
 def _work_ends(run: Run) -> Floats:

@@ -150,7 +150,8 @@ class GmmCost:
             return drain, 0.0
         last = self._step_cycles(m, n, rest or self.base.k)
         first = self._step_cycles(m, n, min(self.base.k, self.k))
-        return main + max(0.0, drain - cycles_us(machine, first + last)), 0.0
+        waited = max(0.0, drain - cycles_us(machine, first + last))
+        return max(cycles_us(machine, cycles) + waited, loads, drain), 0.0
 
     def _step_cycles(self, m: int, n: int, k: int) -> float:
         machine, size = self.machine, DTYPE_BYTES[self.dtype]

@@ -5,7 +5,7 @@ Units are in the names: `_us` microseconds; shares are 0 to 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpc.interp.lifetimes import MemoryUse
 from hpc.report.memory import memory_json
@@ -65,6 +65,7 @@ class PolicyReport:
 
     `unchecked` names those that did not run, with the reason. `comm_hidden` is None
     without communication. `bound_by` is the resource that binds, on `bound_rank`.
+    `l2_hits` is the share of bytes read that L2 had, by "operator: result".
     `utilization` is busy time until `latency_us` over all cores
     of the machine, by kind. `ranks_simulated` is 1 if one rank provably stood for all.
     """
@@ -86,6 +87,7 @@ class PolicyReport:
     unchecked: dict[str, str]
     values: Values | None
     memory: MemoryUse
+    l2_hits: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
     def complaints(self) -> tuple[str, ...]:
@@ -117,6 +119,7 @@ class PolicyReport:
             "ranks_simulated": self.ranks_simulated,
             "checks": self.checks,
             "not_checked": self.unchecked,
+            "l2_hits": {name: round(x, 4) for name, x in self.l2_hits.items()},
             "memory": memory_json(self.memory),
             "values": _values_json(self.values, None),
         }
@@ -126,12 +129,14 @@ class PolicyReport:
 class RunReport:
     """One layer under one or more policies, in the order they were asked for.
 
-    `machine_figures` counts the figures of the machine record by how they are known.
+    `machine_figures` counts the figures of the machine record by how they are known;
+    `assumed` names those that are guesses.
     """
 
     source: str
     policies: tuple[PolicyReport, ...]
     machine_figures: dict[str, int]
+    assumed: tuple[str, ...] = ()
 
     @property
     def best(self) -> PolicyReport:
@@ -174,6 +179,7 @@ class RunReport:
             **best.to_json(),
             "values": _values_json(best.values, self.bit_identical),
             "machine_figures": self.machine_figures,
+            "machine_assumed": list(self.assumed),
             "numbers": NUMBERS,
             "policies": {policy.policy: policy.to_json() for policy in self.policies},
         }
@@ -187,6 +193,7 @@ NUMBERS = {
     "comm_hidden": "simulated",
     "utilization": "simulated",
     "cores": "simulated",
+    "l2_hits": "simulated",
     "memory": "allocated bytes; simulated times and peaks",
     "checks": "checked",
     "values": "computed",

@@ -39,6 +39,8 @@ def describe(report: RunReport) -> str:
         f"routing   {describe_routing(schedule.routing)}, mode {schedule.mode}",
         f"machine   {schedule.machine}, whose figures are {known}",
     ]
+    if report.assumed:
+        lines.append(f"assumed   {', '.join(report.assumed)}")
     for policy in report.policies:
         lines.append(f"schedule  {policy.policy}: {describe_size(policy.schedule)}")
     ranks = schedule.layer.ep
@@ -86,6 +88,7 @@ def run_text(report: RunReport, *, color: bool) -> str:
     rows = [
         *_latency_rows(policies),
         *_core_rows(policies),
+        *_cache_rows(policies),
         *memory_rows([policy.memory for policy in policies]),
         *_check_rows(policies),
         *_value_rows(report),
@@ -142,6 +145,21 @@ def _latency_rows(policies: Sequence[PolicyReport]) -> list[Row]:
         ),
         _row("communication hidden", policies, lambda p: _share(p.comm_hidden), SIM),
         _row("task instances", policies, lambda p: f"{p.tasks}", SIM),
+    ]
+
+
+def _cache_rows(policies: Sequence[PolicyReport]) -> list[Row]:
+    """What of the bytes read by each operator was in L2."""
+    names = dict.fromkeys(name for p in policies for name in p.l2_hits)
+    if not names:
+        return []
+
+    def share(policy: PolicyReport, name: str) -> str:
+        return _share(policy.l2_hits.get(name))
+
+    return [
+        _row("L2 hits, of bytes read", policies, lambda _: "", SIM),
+        *(_row(f"  {n}", policies, lambda p, n=n: share(p, n), SIM) for n in names),
     ]
 
 

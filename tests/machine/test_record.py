@@ -22,7 +22,7 @@ AIC_LINE = next(line for line in A3.splitlines() if line.startswith("aic_cores")
 
 
 def test_shipped_records_load_with_a_source_for_every_value() -> None:
-    assert machine_names() == ("ascend_a2", "ascend_a3")
+    assert machine_names() == ("ascend_910b4", "ascend_a2", "ascend_a3")
     for name in machine_names():
         machine = load_machine(name)
         assert machine.name == name
@@ -42,7 +42,7 @@ def test_unknown_name_lists_machines_and_guesses() -> None:
     with pytest.raises(MachineError) as error:
         load_machine("ascend_a4")
     assert "did you mean 'ascend_a3'?" in str(error.value)
-    assert "ascend_a2, ascend_a3" in str(error.value)
+    assert "ascend_910b4, ascend_a2, ascend_a3" in str(error.value)
 
 
 def test_users_own_record_by_path(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ def test_the_json_of_a_run_has_the_promised_keys_in_order() -> None:
         "layer", "source", "machine", "mode", "ranks", "policy", "latency_us",
         "layer_us", "bound_us", "bound_by", "bound_rank", "layer_bound_us",
         "latency_over_bound", "comm_hidden", "utilization", "cores", "tasks",
-        "ranks_simulated", "checks", "not_checked", "memory", "values",
-        "machine_figures", "numbers", "policies",
+        "ranks_simulated", "checks", "not_checked", "l2_hits", "memory", "values",
+        "machine_figures", "machine_assumed", "numbers", "policies",
     ]  # fmt: skip
     assert set(NUMBERS) <= set(keys)
 

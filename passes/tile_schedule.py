@@ -26,7 +26,9 @@ class TileSchedulePass(ModulePass):
     Put the tasks in their final order, which is the order of the block; each team runs
     its own tasks in that order. Policies: `serial` (one phase per operator), `paper`
     (operator after operator, expert by expert) and `list` (list scheduling by modelled
-    time). Without the option, the policy that `moe-tile` recorded.
+    time). Without the option, the policy that `moe-tile` recorded. `interleave` says,
+    instead of the policy, whether a weight gradient runs next to the GMM that reads the
+    same received rows, expert by expert.
 
     Before:
     ```mlir
@@ -45,20 +47,22 @@ class TileSchedulePass(ModulePass):
     name = "tile-schedule"
 
     policy: str | None = None
+    interleave: bool | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op, tile.ProgramOp, self.name):
             if self.policy is not None:
                 policy_of(program, self.policy)
                 program.properties["policy"] = StringAttr(self.policy)
-            _Scheduler(program).run()
+            _Scheduler(program, self.interleave).run()
 
 
 class _Scheduler:
-    def __init__(self, program: tile.ProgramOp):
+    def __init__(self, program: tile.ProgramOp, interleave: bool | None):
         self.program = program
         self.info = ProgramInfo(program)
         self.policy = policy_of(program, program.policy.data)
+        self.interleave = self.policy.interleave if interleave is None else interleave
         ops = list(program.body.block.ops)
         self.buffers = buffers_of(program)
         self.tasks = [op for op in ops if isinstance(op, tile.TileOp)]
@@ -139,7 +143,7 @@ class _Scheduler:
         for op in self.tasks:
             new = seen.setdefault(_written(op), len(seen))
             stages[op] = new
-            if not (self.policy.interleave and isinstance(op, tile.TaskOp)):
+            if not (self.interleave and isinstance(op, tile.TaskOp)):
                 continue
             rows = {region.buffer.data for region in op.reads} & received
             for name in sorted(rows):

@@ -9,7 +9,7 @@ from xdsl.irdl import irdl_op_definition
 from xdsl.utils.exceptions import PassFailedException
 
 from dialects.moe_rowwise import ACTIVATION_OPS, MoeOp
-from hpc.driver import compile_text, context
+from hpc.driver import compile_text, context, default_pipeline
 from hpc.schedule.model import Put, Task
 from hpc.spec.frontend import build_module
 from hpc.spec.parser import parse_spec
@@ -124,3 +124,14 @@ def test_the_paper_interleaves_the_pair_that_reads_received_rows() -> None:
         ("dw_up", 0),
         ("dw_up", 1),
     ]
+
+
+def test_interleaving_can_be_turned_off() -> None:
+    text = LAYER.format(activation="swiglu", at="output", mode="backward")
+    plain = default_pipeline("paper").replace(
+        "tile-schedule", "tile-schedule{interleave=false}"
+    )
+    schedule = compile_text(text.encode(), "l.moe", pipeline=plain).schedule
+    aic = next(q for q in schedule.queues if q.team.unit == "aic")
+    written = [i.writes[0].buffer for i in aic.code if isinstance(i, Task)]
+    assert written[:4] == ["da", "da", "dw_down", "dw_down"]

@@ -139,6 +139,37 @@ def test_what_a_sender_did_before_its_put_is_known_with_the_signal():
         assert bool(far) == safe
 
 
+def test_signals_of_a_dispatch_come_from_ranks_before_those_of_a_combine_from_behind():
+    """With three ranks the two directions differ: me - 1 is me + 2."""
+    layer = small_layer(ep=3, experts=3, tokens=(4, 4, 4), top_k=1)
+    s = standard_schedule(layer, ((0,), (1,), (2,)))
+    clocks = Clocks(Index(s))
+    dispatch, combine = s.queues[COMM].code[1], s.queues[COMM].code[6]
+    assert (dispatch.kind, dispatch.group) == ("dispatch", 1)
+    assert (combine.kind, combine.group) == ("combine", 1)
+    assert clocks.senders(dispatch) == 0b100
+    assert clocks.senders(combine) == 0b010
+    behind_own, behind_first = (AIC, 1), (AIC, 4)
+    assert clocks.before(behind_own).started == 0b001
+    assert clocks.before(behind_first).started == 0b101
+    assert clocks.end.started == 0b111
+
+
+def test_a_flag_of_this_rank_tells_of_its_own_puts_and_not_of_others():
+    """Rows of a group come from two ranks; the flag is set on one of them."""
+    s = standard_schedule(small_layer(), ((0, 1),))
+    first = s.queues[AIC].code[0]
+    s = edited(
+        s,
+        declare(Event(60, "put_done", 24)),
+        insert(COMM, 1, Set(60)),
+        drop(AIC, 0),
+        insert(AIC, 0, Wait(60, 24)),
+        insert(AIC, len(s.queues[AIC].code), first),
+    )
+    assert ("race-put-read", AIC, 1) in races(s)
+
+
 def test_one_missing_order_is_one_violation_whatever_the_number_of_parts():
     layer = small_layer(experts=16, ep=2)
     s = standard_schedule(layer, ((0,), (1,)))

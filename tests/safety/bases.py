@@ -1,7 +1,9 @@
 """Real compiled schedules, scaled down: small layers on teams of one to three cores.
 
 Tiles are made as small as the rows are few, so that the cores of a team share every
-instruction as they do at full size.
+instruction as they do at full size. For the same reason the communication team has
+three cores: no put has as many tiles, so that one core does not do the same tile of two
+puts, which would order them by luck.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class Base:
     mode: str = "forward"
     pins: str = ""
     aic: int = 2
-    comm: int = 2
+    comm: int = 3
     vector: int = 2
     template: str = LAYER
 

@@ -161,9 +161,8 @@ class Footprint:
     def _used(self, region: Region, wanted: Floats) -> Access:
         """A read of `wanted` bytes, spread over the region."""
         slices = self._slices(region)
-        total = np.zeros(self.rows.ranks)
-        for i in slices.tolist():
-            total += self._sizes[i]
+        every: list[int] = slices.tolist()
+        total: Floats = np.array([self._sizes[i] for i in every]).sum(axis=0)
         share = np.minimum(1.0, wanted / np.maximum(total, 1.0))
         return Access(slices, share, write=False)
 

@@ -151,8 +151,9 @@ def test_one_counter_for_two_rounds_without_a_credit_is_refused() -> None:
 def test_teams_that_wait_for_each_other_are_shown_as_a_cycle() -> None:
     """simpler#767: two halves of a core, each blocked by the other."""
     s = twin("list_plain").schedule
-    waits = [p for p in places(s, Wait) if p[0] == 0]
-    blocked = moved(s, *waits[2], 0)
+    names = {event.id: event.name for event in s.events}
+    waits = [p for p in places(s, Wait) if names[at(s, p).event].startswith("a_ready")]
+    blocked = moved(s, *waits[-1], 0)
     report = check_schedule(
         blocked, Limits.of(MACHINE), twin("list_plain").oracle.counts
     )

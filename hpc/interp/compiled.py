@@ -118,6 +118,8 @@ def _flat(name: str, value: Any) -> Any:
     if isinstance(value, array):
         flat = cast("array[float]", value)
         return np.frombuffer(flat, dtype=flat.typecode)
+    if isinstance(value, memoryview):
+        return np.asarray(cast("memoryview[float]", value))
     return np.frombuffer(value, np.uint8) if isinstance(value, bytearray) else value
 
 

@@ -212,7 +212,7 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
             pull.append(1 + extra / row_bytes)
             shifts.append(np.repeat(ks, put.chunks))
             combine += [back] * cost.shape[1]
-    size = np.concatenate(sizes, axis=1)
+    size = _by_tile(sizes)
     hop_us, link_share, _ = np.concatenate(costs, axis=1)
     return PutTiles(
         first=first,
@@ -221,12 +221,18 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
         hop_us=hop_us,
         link_share=link_share,
         bytes=size,
-        drive_us=np.concatenate(drive_us, axis=1),
-        work_us=np.concatenate(work_us, axis=1),
-        fetched=np.zeros(size.shape),
-        stored=np.zeros(size.shape),
+        drive_us=_by_tile(drive_us),
+        work_us=_by_tile(work_us),
+        fetched=np.zeros(size.T.shape).T,
+        stored=np.zeros(size.T.shape).T,
         pull=pull,
     )
+
+
+def _by_tile(pieces: list[Floats]) -> Floats:
+    """[ranks, tiles] from pieces of tiles; in memory tile by tile, as the event loop
+    numbers them, so that it needs no copy."""
+    return np.concatenate([piece.T for piece in pieces]).T
 
 
 class _Links:

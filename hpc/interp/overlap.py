@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,21 +54,20 @@ def hidden_shares(run: Run) -> list[float]:
     return shares
 
 
-def _link_intervals(run: Run) -> list[tuple[Floats, Floats]]:
+def _link_intervals(run: Run) -> Iterator[tuple[Floats, Floats]]:
     """(starts, ends) of all transfers over the links of each rank."""
     some = run.work.puts.bytes.ravel() > 0
     away = np.flatnonzero(run.put_away & some)
     issue = run.machine.put_issue_us
-    hop = np.tile(run.work.puts.hop_us, run.ranks)
+    hop = run.work.puts.hop_us
     out = _by_rank(run.put_source, away, run.ranks)
     into = _by_rank(run.put_dest, away, run.ranks)
-    return [
-        (
-            np.concatenate((run.put_begin[sent], run.put_begin[got] + hop[got])),
+    for sent, got in zip(out, into, strict=True):
+        coming = run.put_begin[got] + hop[got % len(hop)]
+        yield (
+            np.concatenate((run.put_begin[sent], coming)),
             np.concatenate((run.put_sent[sent], run.put_delivered[got] - issue)),
         )
-        for sent, got in zip(out, into, strict=True)
-    ]
 
 
 def _by_rank(ranks: Ints, puts: Ints, count: int) -> list[Ints]:

@@ -184,7 +184,7 @@ class State:
         puts = work.puts
         busy_us = np.maximum(puts.drive_us, puts.work_us)
         self.put_bytes, self.put_work_us, self.fetched, self.stored = (
-            array("d", values.T.tobytes())
+            memoryview(np.ascontiguousarray(values.T).ravel().data)
             for values in (puts.bytes, busy_us, puts.fetched, puts.stored)
         )
         self.hop_us = array("d", puts.hop_us.tobytes())

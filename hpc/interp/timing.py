@@ -143,19 +143,9 @@ class Timing:
 
 def measure(run: Run, *, record: bool) -> Timing:
     """Timing of a run; ConservationError if time or bytes do not add up."""
-    visible = run.machine.event_visible_us
     ranks = run.ranks
-    rank_layer = run.done_us.reshape(ranks, -1).max(axis=1)
-    seen = run.put_delivered + visible
-    np.maximum.at(rank_layer, run.put_dest, seen)
-    layer_us = float(rank_layer.max())
-    combine = np.tile(run.work.puts.combine, ranks)
-    rank_latency = rank_layer.copy()
-    if combine.any():
-        rank_latency = _work_ends(run)
-        np.maximum.at(rank_latency, run.put_dest[combine], seen[combine])
-        np.maximum.at(rank_latency, run.put_source[combine], seen[combine])
-    latency_us = float(rank_latency.max())
+    rank_latency, rank_layer = _rank_times(run)
+    latency_us, layer_us = float(rank_latency.max()), float(rank_layer.max())
     busy, wait, idle = _core_times(run, layer_us)
     egress, ingress = _link_bytes(run)
     _check_bytes(run, layer_us)
@@ -188,6 +178,20 @@ def measure(run: Run, *, record: bool) -> Timing:
 def _hit_share(run: Run) -> float:
     read = sum(float(mine.read.sum()) for mine in run.work.traffic)
     return sum(float(mine.hit.sum()) for mine in run.work.traffic) / max(read, 1.0)
+
+
+def _rank_times(run: Run) -> tuple[Floats, Floats]:
+    """Latency and end of every rank."""
+    rank_layer = run.done_us.reshape(run.ranks, -1).max(axis=1)
+    seen = run.put_delivered + run.machine.event_visible_us
+    np.maximum.at(rank_layer, run.put_dest, seen)
+    combine = np.tile(run.work.puts.combine, run.ranks)
+    if not combine.any():
+        return rank_layer.copy(), rank_layer
+    rank_latency = _work_ends(run)
+    np.maximum.at(rank_latency, run.put_dest[combine], seen[combine])
+    np.maximum.at(rank_latency, run.put_source[combine], seen[combine])
+    return rank_latency, rank_layer
 
 
 def _work_ends(run: Run) -> Floats:

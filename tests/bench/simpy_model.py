@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import simpy
 
 from hpc.interp.expand import Expanded
 from hpc.interp.program import NO_GATE, Program, put_signals
 from hpc.interp.task_steps import BARRIER, PUT
+from hpc.machine.cost import launch_us
 from hpc.machine.record import Machine
 from hpc.schedule.model import Schedule
 
@@ -37,6 +39,8 @@ class Model:
         self.schedule, self.work = schedule, work
         self.program, self.machine = program, machine
         self.ranks = schedule.layer.ep
+        cores = sum(queue.team.size for queue in schedule.queues)
+        self.launch_us = launch_us(machine, cores)
         self.env = simpy.Environment()
         self.hbm = [FifoPool(machine.hbm_gbps * 1e3) for _ in range(self.ranks)]
         self.egress = [FifoPool(machine.link_gbps * 1e3) for _ in range(self.ranks)]
@@ -45,8 +49,13 @@ class Model:
         self.left = [[gate.need for gate in gates] for _ in range(self.ranks)]
         self.last = [[0.0] * len(gates) for _ in range(self.ranks)]
         self.opened = [[self.env.event() for _ in gates] for _ in range(self.ranks)]
-        self.put_bytes = [row.tolist() for row in work.puts.bytes]
-        self.shift = work.puts.shift.tolist()
+        puts = work.puts
+        self.shift, self.hop_us = puts.shift.tolist(), puts.hop_us.tolist()
+        # Per rank and tile, which are all puts here: over the link; from and to memory;
+        # time of the core.
+        self.carried = (puts.bytes * puts.link_share).tolist()
+        self.fetched, self.stored = puts.fetched.tolist(), puts.stored.tolist()
+        self.busy_us = np.maximum(puts.drive_us, puts.work_us).tolist()
 
     def run(self) -> float:
         for rank in range(self.ranks):
@@ -63,7 +72,7 @@ class Model:
         self, rank: int, q: int, core: int, work: list[float], moved: list[float]
     ) -> Iterator[simpy.Event]:
         env, machine, code = self.env, self.machine, self.program.codes[q]
-        owed = machine.kernel_launch_us
+        owed = self.launch_us
         for step, kind in enumerate(code.kinds):
             owed += machine.task_fetch_us
             gate = code.gates[step]
@@ -100,23 +109,31 @@ class Model:
         gates = put_signals(put, self.program.of_event)
         tiles = len(self.schedule.groups[put.group]) * put.chunks
         for tile in range((core - offset) % team, tiles, team):
-            size, shift = self.put_bytes[rank][first + tile], self.shift[first + tile]
+            at, shift = first + tile, self.shift[first + tile]
             now, dest = env.now, (rank + shift) % self.ranks
-            sent = self.hbm[rank].book(now, size if shift else 2 * size)
+            moved, stored = self.fetched[rank][at], self.stored[rank][at]
+            sent = self.hbm[rank].book(now, moved if shift else moved + stored)
             if shift:
-                sent = max(sent, self.egress[rank].book(now, size))
-            sent = max(sent, now + size / (machine.put_core_gbps * 1e3))
-            hop = machine.hop_us if shift else 0.0
-            arrival = env.timeout(sent + hop - now)
+                sent = max(sent, self.egress[rank].book(now, self.carried[rank][at]))
+            sent = max(sent, now + self.busy_us[rank][at])
+            arrival = env.timeout(sent + self.hop_us[at] - now)
             arrival.callbacks.append(
-                lambda _, d=dest, s=size if shift else 0, g=gates: self.arrive(d, s, g)
+                lambda _, r=rank, t=at, d=dest, s=shift, g=gates: self.arrive(
+                    r, t, d, s, g
+                )
             )
             yield env.timeout(sent + machine.put_issue_us - now)
 
-    def arrive(self, dest: int, size: float, gates: tuple[int, ...]) -> None:
+    def arrive(
+        self, rank: int, tile: int, dest: int, shift: int, gates: tuple[int, ...]
+    ) -> None:
         now, done = self.env.now, self.env.now
-        for pool in (self.ingress[dest], self.hbm[dest]):
-            if size:
+        if shift:
+            carried, stored = self.carried[rank][tile], self.stored[rank][tile]
+            for pool, size in (
+                (self.ingress[dest], carried),
+                (self.hbm[dest], stored),
+            ):
                 done = max(done, pool.book(now - size / pool.rate, size))
         for gate in gates:
             self.signal(dest, gate, done + self.machine.put_issue_us)

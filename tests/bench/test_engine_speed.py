@@ -172,7 +172,7 @@ def test_the_compiled_loop_is_many_times_faster(shared: bool) -> None:
 
 
 def test_at_most_a_hundred_bytes_per_instance() -> None:
-    assert bytes_per_instance(case(4)).peak <= 100
+    assert bytes_per_instance(case(8)).peak <= 100
 
 
 def test_time_grows_with_instances_not_with_ranks() -> None:

@@ -29,7 +29,7 @@ from tests.builders import (
     with_team,
 )
 from tests.safety.bases import compiled, twin
-from tests.safety.mutate import at, map_events, places
+from tests.safety.edits import at, map_events, places
 from tests.safety.oracle import Verdict
 
 MACHINE = load_machine("ascend_a3")

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     SymbolNameConstraint,
     TensorType,
+    UnitAttr,
     f32,
     i64,
 )
@@ -65,8 +66,9 @@ from dialects.moe_types import (
 @irdl_op_definition
 class LayerOp(LocatedOp):
     """
-    A layer on one rank: inputs are block arguments, operators in order. `saved` counts
-    the arguments that the forward pass left for a backward one.
+    A layer on one rank: inputs are block arguments, operators in order. A layer that
+    has its gradients is `derived`; `saved` are the arguments, by number, that the
+    forward pass left for a backward one.
 
     ```mlir
     moe.layer @micro on "ascend_a3" mode "forward" {tokens = array<i64: 8>} {
@@ -83,13 +85,15 @@ class LayerOp(LocatedOp):
     machine = prop_def(StringAttr)
     mode = prop_def(StringAttr)
     spec = prop_def(DictionaryAttr)
+    derived = opt_prop_def(UnitAttr)
     saved = opt_prop_def(DenseArrayBase.constr(i64))
     body = region_def("single_block")
 
     traits = traits_def()
 
     assembly_format = (
-        "$sym_name `on` $machine `mode` $mode $spec (`saved` $saved^)? $body attr-dict"
+        "$sym_name `on` $machine `mode` $mode $spec (`derived` $derived^)?"
+        " (`saved` $saved^)? $body attr-dict"
     )
 
     def __init__(

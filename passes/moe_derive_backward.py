@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -43,7 +43,7 @@ class MoeDeriveBackwardPass(ModulePass):
     ```
     After:
     ```mlir
-    moe.layer @micro on "ascend_a3" mode "backward" {} {
+    moe.layer @micro on "ascend_a3" mode "backward" {} derived {
     ^bb0(%p : tensor<8x64xbf16>, %da : tensor<8x32xbf16>):
       %dp = moe.swiglu_grad %p, %da : tensor<8x64xbf16>, tensor<8x32xbf16>
         -> tensor<8x64xbf16>
@@ -94,6 +94,7 @@ class _Deriver:
             for operand, part in gradients(op, grad, emit):
                 self.found.setdefault(operand, []).append(part)
         results = self.results(emit)
+        self.layer.properties["derived"] = UnitAttr()
         self.block.insert_ops_before(emit.ops, self.end)
         if self.layer.mode.data == "train":
             self.finish([output, *results])
@@ -102,7 +103,7 @@ class _Deriver:
             self.save_forward_values(emit.ops)
 
     def refuse(self) -> None:
-        if any(isinstance(op, moe_grad.GRAD_OPS) for op in self.forward):
+        if self.layer.derived is not None:
             raise fail(self.layer, "the layer has gradients already")
         output = self.end.values[0]
         if len(self.end.values) != 1 or space_of(output.type) != Space.TOKEN:
@@ -147,9 +148,19 @@ class _Deriver:
             emit.location = self.layer.location
             if grad in results or isinstance(grad, BlockArgument):
                 grad = emit.add(moe_grad.CopyOp(grad), value).result
-            grad.name_hint = f"d{emit.names[value]}"
             results.append(grad)
+        self.name_results(results, emit)
         return results
+
+    def name_results(self, results: list[SSAValue], emit: Emitter) -> None:
+        """The gradient of x is dx; what was summed into it is a part of dx."""
+        names = {f"d{emit.names[value]}" for value in self.inputs}
+        for op in emit.ops:
+            for result in op.results:
+                if result.name_hint in names:
+                    result.name_hint = f"{result.name_hint}_part"
+        for value, grad in zip(self.inputs, results, strict=True):
+            grad.name_hint = f"d{emit.names[value]}"
 
     def finish(self, values: Iterable[SSAValue]) -> None:
         new = moe.ReturnOp(*values)

@@ -12,7 +12,6 @@ from xdsl.passes import ModulePass
 
 from dialects import moe, tile
 from dialects.base import int_attr, ints_attr
-from dialects.moe_grad import GRAD_OPS
 from dialects.moe_rowwise import MoeOp
 from dialects.moe_types import (
     Access,
@@ -106,7 +105,7 @@ class _Tiler:
         self.layer: Layer = read_spec(self.op, lambda: layer_of(name, spec))
         self.pins: PlanPins = read_spec(self.op, lambda: pins_of(spec))
         self.check_shapes()
-        if self.op.mode.data != "forward" and not self.derived():
+        if self.op.mode.data != "forward" and self.op.derived is None:
             raise fail(
                 self.op,
                 f"mode {self.op.mode.data} has no gradients; run moe-derive-backward",
@@ -117,9 +116,6 @@ class _Tiler:
         self.policy: Policy = policy_of(self.op, policy)
         self.groups = self.pick_groups()
         self.row_chunks = self.pick_row_chunks()
-
-    def derived(self) -> bool:
-        return any(isinstance(op, GRAD_OPS) for op in self.body_ops())
 
     def pick_groups(self) -> tuple[tuple[int, ...], ...]:
         layer = self.layer

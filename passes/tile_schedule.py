@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -73,7 +74,8 @@ class _Scheduler:
 
     def run(self) -> None:
         works = self.works()
-        order = stage_order(works) if self.crowded() else self.policy.order(works)
+        chosen = stage_order if self.crowded() else self.policy.order
+        order = chosen(works, self.info.machine.l2_bytes)
         early = first_early(works, order)
         if early is not None:
             name = self.policy.name
@@ -122,9 +124,25 @@ class _Scheduler:
                     delay_us=self.hand_over_us(exchange),
                     exchange=exchange,
                     leaf=not op.results[0].uses,
+                    touches=tuple(self.touches(op)),
                 )
             )
         return works
+
+    def touches(self, op: tile.TileOp) -> Iterator[tuple[str, int]]:
+        """The parts of routed buffers and the matrices that a task reads or writes."""
+        if not isinstance(op, tile.TaskOp):
+            return
+        for region in (*op.reads, *op.writes):
+            buffer = buffer_of(op, region, self.buffers)
+            expert, part = region.expert.data, region.part.data
+            name, row = region.buffer.data, buffer.cols.value.data
+            row *= self.info.layer.element_bytes
+            if buffer.experts is not None:
+                yield f"{name}[{expert}]", buffer.rows.value.data * row
+            elif buffer.space.data == "routed":
+                for g in range(len(self.info.groups)) if part == ALL else (part,):
+                    yield f"{name}[{expert},{g}]", self.info.part_rows(op, g) * row
 
     def hand_over_us(self, exchange: bool) -> float:
         """From the end of a task until a team that waits for it can start."""

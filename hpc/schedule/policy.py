@@ -13,6 +13,7 @@ from hpc.schedule.order import Order, Work, list_order, stage_order
 class Policy:
     """How a schedule is built.
 
+    `order` gets the works and the bytes of L2.
     `groups`: source groups per expert, None = chosen by `choose_groups`.
     `put_rows`: rows of one put; `vector_rows`: rows of a vector tile, None = one share
     per core. `shared_aiv`: communication and vector work share one team of all AIVs.
@@ -23,7 +24,7 @@ class Policy:
 
     name: str
     doc: str
-    order: Callable[[Sequence[Work]], Order]
+    order: Callable[[Sequence[Work], int], Order]
     groups: int | None = None
     put_rows: int = 128
     vector_rows: int | None = 128

@@ -135,3 +135,15 @@ def test_interleaving_can_be_turned_off() -> None:
     aic = next(q for q in schedule.queues if q.team.unit == "aic")
     written = [i.writes[0].buffer for i in aic.code if isinstance(i, Task)]
     assert written[:4] == ["da", "da", "dw_down", "dw_down"]
+
+
+def test_a_gradient_summed_from_parts_has_the_name() -> None:
+    flow = (
+        "flow {\n  recv = dispatch(x)\n  back = combine(recv)\n"
+        "  out = add(reduce(back), x)\n}\n"
+    )
+    text = LAYER.format(activation="swiglu", at="output", mode="backward") + flow
+    schedule = compile_text(text.encode(), "l.moe").schedule
+    outputs = [b.name for b in schedule.buffers if b.role == "output"]
+    assert sorted(outputs) == ["drouter", "dx"]
+    assert "dx_part" in {b.name for b in schedule.buffers}

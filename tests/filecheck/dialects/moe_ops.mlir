@@ -108,7 +108,7 @@ moe.layer @ends_in_slots on "ascend_a3" mode "forward" {} {
 
 // Gradients: the transposed products, the activations' own, both results of the two
 // operators that also give the router's gradient, and arguments saved by a forward pass.
-// CHECK-LABEL: moe.layer @gradients on "ascend_a3" mode "backward" {} saved [4, 5]
+// CHECK-LABEL: moe.layer @gradients on "ascend_a3" mode "backward" {} derived saved [4, 5]
 // CHECK:         %dy, %drouter = moe.dispatch %dout scale %router : !moe.slots<8x2x1xf32> dot %back : !moe.slots<8x2x64xbf16> : tensor<8x64xbf16> -> !moe.routed<2x?x64xbf16>, !moe.slots<8x2x1xf32>
 // CHECK-NEXT:    %da = moe.gmm_nt %dy, %w : !moe.routed<2x?x64xbf16>, tensor<2x32x64xbf16> -> !moe.routed<2x?x32xbf16>
 // CHECK-NEXT:    %dw = moe.gmm_tn %da, %dy : !moe.routed<2x?x32xbf16>, !moe.routed<2x?x64xbf16> -> tensor<2x32x64xbf16>
@@ -119,7 +119,7 @@ moe.layer @ends_in_slots on "ascend_a3" mode "forward" {} {
 // CHECK-NEXT:    moe.return %dx, %drouter, %dw, %dr, %dq
 // GENERIC-LABEL: "gradients"
 // GENERIC:         "moe.dispatch"(%dout, %router, %back) <{operandSegmentSizes = array<i32: 1, 1, 1>}>
-moe.layer @gradients on "ascend_a3" mode "backward" {} saved [4, 5] {
+moe.layer @gradients on "ascend_a3" mode "backward" {} derived saved [4, 5] {
 ^bb0(%x: tensor<8x64xbf16>, %router: !moe.slots<8x2x1xf32>, %w: tensor<2x32x64xbf16>, %dout: tensor<8x64xbf16>, %h: !moe.routed<2x?x64xbf16>, %back: !moe.slots<8x2x64xbf16>):
   %dy, %drouter = moe.dispatch %dout scale %router : !moe.slots<8x2x1xf32> dot %back : !moe.slots<8x2x64xbf16> : tensor<8x64xbf16> -> !moe.routed<2x?x64xbf16>, !moe.slots<8x2x1xf32>
   %da = moe.gmm_nt %dy, %w : !moe.routed<2x?x64xbf16>, tensor<2x32x64xbf16> -> !moe.routed<2x?x32xbf16>

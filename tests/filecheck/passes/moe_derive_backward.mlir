@@ -16,7 +16,7 @@ moe.layer @forward on "ascend_a3" mode "forward" {} {
 // the activation, the pair of the first, combine; then the local sum. Forward values
 // that gradients read become saved inputs, and x, which none reads, goes away.
 // CHECK-LABEL: moe.layer @standard
-// CHECK-SAME:    saved [4, 5, 6, 7] {
+// CHECK-SAME:    derived saved [4, 5, 6, 7] {
 // CHECK-NEXT:  ^bb0(%router: {{.*}}, %w_up: {{.*}}, %w_down: {{.*}}, %dout: {{.*}}, %recv: {{.*}}, %h: {{.*}}, %a: {{.*}}, %back: {{.*}}):
 // CHECK-NEXT:    %dy, %drouter = moe.dispatch %dout scale %router : {{.*}} dot %back
 // CHECK-NEXT:    %da = moe.gmm_nt %dy, %w_down

@@ -36,7 +36,7 @@ moe.layer @slots on "ascend_a3" mode "backward" {} {
 
 // A graph that is derived already.
 // CHECK: the layer has gradients already
-moe.layer @twice on "ascend_a3" mode "backward" {} {
+moe.layer @twice on "ascend_a3" mode "backward" {} derived {
 ^bb0(%p: tensor<8x64xbf16>, %d: tensor<8x64xbf16>):
   %a = moe.relu_grad %p, %d : tensor<8x64xbf16>, tensor<8x64xbf16> -> tensor<8x64xbf16>
   moe.return %a : tensor<8x64xbf16>

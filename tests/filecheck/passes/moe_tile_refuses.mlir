@@ -15,7 +15,7 @@ tile.program @p on "ascend_a3" mode "forward" policy "list" #spec groups [array<
 // -----
 
 // Hardware is known by name.
-// CHECK: nope: unknown machine; known machines: ascend_a2, ascend_a3
+// CHECK: nope: unknown machine; known machines: ascend_910b4, ascend_a2, ascend_a3
 #spec = {tokens = array<i64: 8>, hidden = 64 : i64, intermediate = 32 : i64, experts = 2 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "balanced"}}
 moe.layer @p on "nope" mode "forward" #spec {
 ^bb0(%x : tensor<8x64xbf16>):

@@ -7,6 +7,8 @@ here is exclusive prefix sums over them, in the order that `model` states for th
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,8 +18,17 @@ Ints = npt.NDArray[np.int64]
 Groups = tuple[tuple[int, ...], ...]
 
 
+class _Checked(np.ndarray):
+    """Counts that `as_counts` has looked through; they cannot be written any more."""
+
+
 def as_counts(layer: Layer, counts: npt.ArrayLike) -> Ints:
-    """`counts` as int64 [ranks, experts]; ValueError if the shape is another one."""
+    """`counts` as int64 [ranks, experts]; ValueError if the shape is another one.
+
+    What it returns is known to be good: giving it back costs nothing, however large.
+    """
+    if isinstance(counts, _Checked) and counts.shape == (layer.ep, layer.experts):
+        return counts
     table = np.asarray(counts)
     if table.dtype.kind not in "iu":
         raise ValueError(f"counts must be integers, got {table.dtype}")
@@ -32,7 +43,9 @@ def as_counts(layer: Layer, counts: npt.ArrayLike) -> Ints:
         raise ValueError(
             f"counts[{rank}][{expert}] = {table[rank, expert]} is negative"
         )
-    return table
+    checked = table.copy().view(_Checked)
+    checked.flags.writeable = False
+    return checked
 
 
 def chunk_bounds(rows: int, chunks: int) -> Ints:
@@ -44,17 +57,23 @@ def chunk_bounds(rows: int, chunks: int) -> Ints:
     return np.arange(chunks + 1, dtype=np.int64) * rows // chunks
 
 
+@lru_cache(maxsize=4)
+def _owned(experts: int, ep: int) -> tuple[Ints, Ints]:
+    """(first expert, number of experts) of every rank."""
+    owned = [experts_of(rank, experts, ep) for rank in range(ep)]
+    return np.array([o.start for o in owned]), np.array([len(o) for o in owned])
+
+
 def send_rows(layer: Layer, counts: npt.ArrayLike, rank: int) -> Ints:
     """Rows that `rank` sends to local expert e of rank (rank + k) mod R.
 
     int64 [local_experts, ranks]; 0 where that rank has no local expert e.
     """
-    table = as_counts(layer, counts)[rank]
-    rows = np.zeros((layer.local_experts, layer.ep), dtype=np.int64)
-    for k in range(layer.ep):
-        owned = experts_of((rank + k) % layer.ep, layer.experts, layer.ep)
-        rows[: len(owned), k] = table[owned.start : owned.stop]
-    return rows
+    table = np.asarray(as_counts(layer, counts))[rank]
+    first, size = (np.roll(a, -rank) for a in _owned(layer.experts, layer.ep))
+    local = np.arange(layer.local_experts)[:, None]
+    chosen = np.minimum(first + local, layer.experts - 1)
+    return np.where(local < size, table[chosen], 0)
 
 
 def receive_rows(layer: Layer, counts: npt.ArrayLike, rank: int) -> Ints:
@@ -62,7 +81,7 @@ def receive_rows(layer: Layer, counts: npt.ArrayLike, rank: int) -> Ints:
 
     int64 [local_experts, ranks]; 0 for an expert that `rank` does not have.
     """
-    table = as_counts(layer, counts)
+    table = np.asarray(as_counts(layer, counts))
     owned = experts_of(rank, layer.experts, layer.ep)
     sources = (rank - np.arange(layer.ep)) % layer.ep
     rows = np.zeros((layer.local_experts, layer.ep), dtype=np.int64)

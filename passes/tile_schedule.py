@@ -103,6 +103,10 @@ class _Scheduler:
         return len(counters) + len(self.awaits) > self.info.machine.max_events
 
     def works(self) -> list[Work]:
+        """Every task as the scheduler sees it, in the order of the block; times in us.
+
+        A PassFailedException names a task without a team.
+        """
         index = {op: i for i, op in enumerate(self.tasks)}
         stages = self.stages()
         teams: dict[tile.TeamAttr, int] = {}

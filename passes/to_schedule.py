@@ -66,6 +66,7 @@ class _Converter:
         self.needs: dict[int, int] = {}
 
     def convert(self) -> Schedule:
+        """The whole program; instructions first, since they say what events need."""
         buffers: list[Buffer] = []
         queues: list[Queue] = []
         for op in self.program.body.block.ops:

@@ -132,7 +132,12 @@ class _Deriver:
             if isinstance(total, SlotGradient) or isinstance(part, SlotGradient):
                 raise fail(at, f"{emit.names[value]} is reduced by two operators")
             if space_of(value.type) not in (Space.TOKEN, Space.ROUTED):
-                raise fail(at, f"{emit.names[value]} is used by two operators")
+                users = [op for op in self.forward if value in op.operands]
+                raise fail(
+                    users[1],
+                    f"{emit.names[value]} is used by two operators,"
+                    " and such gradients are not summed",
+                )
             assert total is not None
             emit.location = at.location
             total = emit.add(moe_rowwise.AddOp(total, part), value).result

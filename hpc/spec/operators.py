@@ -62,14 +62,25 @@ def _gmm(args: tuple[Shape, ...]) -> Shape | str:
 
 def _add(args: tuple[Shape, ...]) -> Shape | str:
     left, right = args
+    if left.space == right.space == "slot":
+        return f"add takes token or routed rows, got {left}: reduce(...) them first"
     unknown = None in (left.cols, right.cols)
     if left.space != right.space or (left.cols != right.cols and not unknown):
         return f"add needs two operands of one shape, got {left} and {right}"
     return left if right.cols is None else right
 
 
-def _gated(args: tuple[Shape, ...]) -> Shape | str:
+def _activation(args: tuple[Shape, ...]) -> Shape | str:
     (rows,) = args
+    if rows.space == "slot":
+        return f"an activation takes token or routed rows, got {rows}"
+    return rows
+
+
+def _gated(args: tuple[Shape, ...]) -> Shape | str:
+    rows = _activation(args)
+    if isinstance(rows, str):
+        return rows
     if rows.cols is not None and rows.cols % 2:
         return f"a gated activation needs an even number of columns, got {rows}"
     return replace(rows, cols=rows.cols and rows.cols // 2)
@@ -82,9 +93,7 @@ OPERATORS: Mapping[str, Operator] = {
     "reduce": Operator(("slot",), _moved("token"), "out", routed=True),
     "add": Operator(("", ""), _add, "sum"),
     **{
-        name: Operator(
-            ("",), _gated if name in GATED_ACTIVATIONS else lambda a: a[0], "a"
-        )
+        name: Operator(("",), _gated if name in GATED_ACTIVATIONS else _activation, "a")
         for name in ACTIVATIONS
     },
 }

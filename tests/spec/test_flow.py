@@ -156,6 +156,21 @@ def test_numbers_of_an_activation_default_to_those_of_the_layer() -> None:
         ("o = reduce(x)", "x) ", "'reduce' needs slot rows here"),
         ("o = combine(combine(dispatch(x)))", "combine(d", "needs routed rows here"),
         ("o = dispatch(dispatch(x))", "dispatch(x)", "needs token rows here"),
+        (
+            "s = combine(dispatch(x)) o = reduce(add(s, s))",
+            "s))",
+            "add takes token or routed rows, got [slot rows x 64]",
+        ),
+        (
+            "o = reduce(relu2(combine(dispatch(x))))",
+            "combine(d",
+            "an activation takes token or routed rows, got [slot rows x 64]",
+        ),
+        (
+            "o = reduce(geglu(combine(dispatch(x))))",
+            "combine(d",
+            "an activation takes token or routed rows, got [slot rows x 64]",
+        ),
         ("o = dispach(x)", "dispach", "unknown operator 'dispach'"),
         ("o = relu(xx)", "xx", "unknown value 'xx'"),
         ("o = relu(o)", "o) ", "unknown value 'o'"),

@@ -44,13 +44,13 @@ moe.layer @twice on "ascend_a3" mode "backward" {} derived {
 
 // -----
 
-// A weight that two products use.
-// CHECK: w is used by two operators
+// A weight that two products use, at the second of them.
+// CHECK: a.moe:9:3: error: w is used by two operators, and such gradients are not summed
 moe.layer @weight on "ascend_a3" mode "backward" {tokens = array<i64: 8>, hidden = 64 : i64, intermediate = 64 : i64, experts = 2 : i64, top_k = 2 : i64, activation = "relu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "input", repeats = "false", routing = {kind = "balanced"}} {
 ^bb0(%x: tensor<8x64xbf16>, %w: tensor<2x64x64xbf16>):
   %recv = moe.dispatch %x : tensor<8x64xbf16> -> !moe.routed<2x?x64xbf16>
   %h = moe.gmm %recv, %w : !moe.routed<2x?x64xbf16>, tensor<2x64x64xbf16> -> !moe.routed<2x?x64xbf16>
-  %y = moe.gmm %h, %w : !moe.routed<2x?x64xbf16>, tensor<2x64x64xbf16> -> !moe.routed<2x?x64xbf16>
+  %y = moe.gmm %h, %w : !moe.routed<2x?x64xbf16>, tensor<2x64x64xbf16> -> !moe.routed<2x?x64xbf16> loc("a.moe":9:3)
   %back = moe.combine %y : !moe.routed<2x?x64xbf16> -> !moe.slots<8x2x64xbf16>
   %out = moe.reduce %back : !moe.slots<8x2x64xbf16> -> tensor<8x64xbf16>
   moe.return %out : tensor<8x64xbf16>

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from errno import ENOSPC
 from importlib import import_module
 
 from hpc.commands.arguments import make_parser
@@ -21,6 +22,7 @@ from hpc.commands.errors import (
     OK,
     InputError,
     UsageError,
+    file_error,
 )
 
 MODULES = {
@@ -46,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return BROKEN_PIPE
+    except OSError as error:  # of the flush
+        return _stdout_failed(error)
     except KeyboardInterrupt:
         sys.stderr.write("hpc: interrupted\n")
         return INTERRUPTED
@@ -91,6 +95,10 @@ def _run(arguments: list[str]) -> int:
     except UsageError as error:
         sys.stderr.write(f"hpc {args.command}: error: {error}\n")
         return MISUSE
+    except OSError as error:
+        if error.errno == ENOSPC and error.filename is None:  # files have names
+            return _stdout_failed(error)
+        return _unexpected(error, debug=args.debug or "--debug" in args.rest)
     except Exception as error:
         return _unexpected(error, debug=args.debug or "--debug" in args.rest)
 
@@ -136,8 +144,14 @@ def _unexpected(error: Exception, *, debug: bool) -> int:
     return INTERNAL
 
 
+def _stdout_failed(error: OSError) -> int:
+    _silence_stdout()
+    sys.stderr.write(f"{file_error('stdout', error)}\n")
+    return FAILED
+
+
 def _silence_stdout() -> None:
-    """Nobody reads stdout any more: keep Python's own flush at exit quiet too."""
+    """Nobody gets stdout any more: keep Python's own flush at exit quiet too."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

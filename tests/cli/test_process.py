@@ -30,6 +30,19 @@ def test_a_reader_that_goes_away_is_no_error(tiny: Path) -> None:
     assert err == b""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["list", "machines"], ["opt", "-p", ""]])
+def test_a_full_disk_behind_stdout_is_one_line(tiny: Path, words: list[str]) -> None:
+    if words[0] == "opt":
+        words = [*words, str(tiny)]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        process = subprocess.run(
+            [*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert process.stderr == b"stdout: error: no space left on device\n"
+    assert process.returncode == 1
+
+
 def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
     """The pass announces itself, then waits for the interrupt."""
     slow = tmp_path / "slow.py"

@@ -83,7 +83,8 @@ def verify(
     steps = None if spec is None else spec_steps(spec)
     schedules = {c.schedule.policy: c.schedule for c in checked}
     found = verify_policies(schedules, mode=what, seeds=seeds, steps=steps)
-    return {policy: _values(report) for policy, report in found.items()}
+    against = "file" if spec is None else "spec"
+    return {policy: _values(report, against) for policy, report in found.items()}
 
 
 def spec_steps(spec: Spec) -> tuple[Step, ...]:
@@ -93,7 +94,7 @@ def spec_steps(spec: Spec) -> tuple[Step, ...]:
     return tuple(Step(op.op, op.result, op.args, op.params) for op in spec.flow)
 
 
-def _values(report: ValueReport) -> Values:
+def _values(report: ValueReport, against: str) -> Values:
     from hpc.report.summary import Values
 
     return Values(
@@ -106,6 +107,7 @@ def _values(report: ValueReport) -> Values:
         digest=report.digest,
         worst=_worst(report.worst),
         faults=report.faults,
+        against=against,
     )
 
 

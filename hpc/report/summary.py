@@ -33,7 +33,8 @@ class Values:
 
     `max_rel_err` is None if an output is not a number; `worst` says where it is.
     `digest` names the exact bits, for comparison between policies. `faults` says what
-    else went wrong.
+    else went wrong. The reference computes the spec's operators, or, `against` "file",
+    those of a schedule file that came alone.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Values:
     digest: str
     worst: str = ""
     faults: tuple[str, ...] = ()
+    against: str = "spec"
 
     @property
     def complaints(self) -> tuple[str, ...]:
@@ -233,6 +235,7 @@ def _values_json(values: Values | None, identical: bool | None) -> Json | None:
         return None
     return {
         "what": values.what,
+        "against": values.against,
         "seeds": list(values.seeds),
         "max_rel_err": values.max_rel_err,
         "allowed": values.allowed,

@@ -217,6 +217,8 @@ def _value_rows(report: RunReport) -> list[Row]:
     seeds = " and ".join(str(seed) for seed in ran.seeds)
     same = "yes" if report.bit_identical else "NO"
     kind = f"computed, {ran.what}, seeds {seeds}"
+    if ran.against == "file":
+        kind += "; the reference computes the file's own operators"
     return [
         _row("values: largest relative error", policies, _error_cell, kind),
         _row("  allowed", policies, lambda p: f"{_values(p).allowed:.2e}", "bound"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
@@ -28,7 +29,7 @@ def check_routing(layer: Layer, routing: Routing) -> tuple[str, ...]:
     check = _CHECKS.get(routing.kind)
     if check is None:
         return (f"unknown routing '{routing.kind}', known: {', '.join(_CHECKS)}",)
-    return few(check(layer, routing))
+    return few(_check_params(routing)) or few(check(layer, routing))
 
 
 def few(problems: Iterable[str]) -> tuple[str, ...]:
@@ -37,6 +38,20 @@ def few(problems: Iterable[str]) -> tuple[str, ...]:
     shown = list(islice(found, MOST_PROBLEMS))
     more = sum(1 for _ in found)
     return tuple([*shown, f"and {more} more of this kind"] if more else shown)
+
+
+def _check_params(routing: Routing) -> Iterator[str]:
+    """A `.moe` file cannot name wrong ones, a schedule edited by hand can."""
+    ranges = _PARAMS.get(routing.kind, {})
+    for name, value in routing.params:
+        most = ranges.get(name)
+        if most is None:
+            yield f"{routing.kind} has no parameter '{name}'"
+        elif not 0 <= value <= most or (name == "seed" and value != int(value)):
+            whole = " a whole number from" if name == "seed" else ""
+            yield f"{routing.kind}: {name} is{whole} 0 to {most:.10g}, got {value:.10g}"
+    for name in sorted(ranges.keys() - dict(routing.params).keys() - {"seed"}):
+        yield f"{routing.kind} needs the parameter '{name}'"
 
 
 def _fits(layer: Layer, routing: Routing) -> Iterator[str]:
@@ -157,6 +172,16 @@ def _check_token(
             )
         seen.setdefault(expert, slot)
 
+
+_SEED: dict[str, float] = {"seed": (1 << 32) - 1}
+_PARAMS: dict[str, dict[str, float]] = {
+    "uniform": _SEED,
+    "zipf": {"s": 100, **_SEED},
+    "hot": {"n": math.inf, "share": 1, **_SEED},
+    "one_rank": {"r": math.inf},
+}
+"""Parameters of the generators and the most that each may be; only a seed has a
+default. The checks of the kinds below narrow the infinite ones."""
 
 _CHECKS: dict[str, Callable[[Layer, Routing], Iterator[str]]] = {
     "balanced": _fits,

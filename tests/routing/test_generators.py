@@ -263,7 +263,13 @@ def test_one_rank_receives_everything_evenly(rank: int) -> None:
         (hot(1, 0.6), "share 0.6 cannot be met: 1 hot experts of 4 take 0 to 0.5"),
         (hot(4, 0.5), "4 hot experts of 4 take 1 to 1 of the rows"),
         (one_rank(2), "rank 2 does not exist: ranks are 0 to 1"),
-        (one_rank(-1), "rank -1 does not exist"),
+        (one_rank(-1), "one_rank: r is 0 to inf, got -1"),
+        (Routing("one_rank", (("rank", 0.0),)), "one_rank has no parameter 'rank'"),
+        (Routing("hot", (("n", 1.0),)), "hot needs the parameter 'share'"),
+        (Routing("zipf", ()), "zipf needs the parameter 's'"),
+        (zipf(-1.0), "zipf: s is 0 to 100, got -1"),
+        (uniform(-1), "uniform: seed is a whole number from 0 to 4294967295, got -1"),
+        (Routing("uniform", (("seed", 1.5),)), "0 to 4294967295, got 1.5"),
     ],
 )
 def test_what_cannot_be_met_is_said(routing: Routing, problem: str) -> None:

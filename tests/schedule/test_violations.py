@@ -45,6 +45,7 @@ from tests.schedule.broken import (
     LIMITS,
     MORE,
     SERIAL,
+    UP,
     VEC_Q,
     S,
     with_buffers,
@@ -153,6 +154,7 @@ def test_limits_come_from_a_machine_record():
     assert limits.cores("aiv") == machine.aiv_cores == 48
     assert limits.max_events == machine.max_events
     assert limits.max_tasks == machine.max_tasks
+    assert limits.l0_bytes == (machine.l0a_bytes, machine.l0b_bytes, machine.l0c_bytes)
 
 
 def test_equal_programs_of_all_ranks_are_the_one_program():
@@ -190,6 +192,22 @@ def test_a_machine_that_cannot_multiply_the_dtype():
     limits = replace(LIMITS, dtypes=("fp16",))
     messages = {v.message for v in report(S, limits=limits).violations}
     assert messages == {"the machine multiplies fp16, not bf16"}
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        (Base(512, 16, 64), "512x16x64 needs 131072 bytes of L0A, there are 65536"),
+        (Base(16, 512, 80), "16x512x80 needs 163840 bytes of L0B, there are 65536"),
+        (Base(256, 256, 16), "256x256x16 needs 262144 bytes of L0C, there are 131072"),
+    ],
+)
+def test_a_base_tile_must_fit_l0(base, message):
+    """Two of each operand for double buffering, one fp32 result."""
+    limits = replace(LIMITS, l0_bytes=(65536, 65536, 131072))
+    found = report(edited(S, AIC_Q, UP, base=base), limits=limits).violations
+    assert ("bad-tile", f"base tile {message}") in {(v.code, v.message) for v in found}
+    assert report(S, limits=limits).ok
 
 
 def test_plain_activations_take_rows_of_the_same_width():

@@ -31,18 +31,25 @@ class HasLimits(Protocol):
     def max_tasks(self) -> int: ...
     @property
     def dtypes(self) -> tuple[str, ...]: ...
+    @property
+    def l0a_bytes(self) -> int: ...
+    @property
+    def l0b_bytes(self) -> int: ...
+    @property
+    def l0c_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the machine can hold: counters, cores of each kind, dtypes of a GMM, and
-    tasks of a rank (None: any number)."""
+    """What the machine can hold: counters, cores of each kind, dtypes of a GMM,
+    tasks of a rank, and bytes of L0A, L0B and L0C (None: any number)."""
 
     max_events: int
     aic_cores: int
     aiv_cores: int
     dtypes: tuple[str, ...]
     max_tasks: int | None = None
+    l0_bytes: tuple[int, int, int] | None = None
 
     @classmethod
     def of(cls, machine: HasLimits) -> Limits:
@@ -53,6 +60,7 @@ class Limits:
             machine.aiv_cores,
             tuple(machine.dtypes),
             machine.max_tasks,
+            (machine.l0a_bytes, machine.l0b_bytes, machine.l0c_bytes),
         )
 
     def cores(self, unit: str) -> int:

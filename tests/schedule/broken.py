@@ -123,6 +123,10 @@ FAULTS: dict[str, tuple[Schedule, str]] = {
         "add runs on aiv, this queue is on aic",
     ),
     "wrong-dtype": (with_buffer(S, "h", dtype="fp16"), "operands mix bf16 and fp16"),
+    "wrong-activation": (
+        edited(S, VEC_Q, ACT, op="geglu"),
+        "geglu, but the layer's activation is swiglu",
+    ),
     "bad-tile": (edited(S, AIC_Q, UP, base=Base(128, 0, 64)), "base tile n is 0"),
     "put-direction": (
         edited(S, COMM_Q, 0, source=Region("h")),

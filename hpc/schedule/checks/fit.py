@@ -8,7 +8,7 @@ from hpc.schedule.checks.index import Index, Limits, Violation
 from hpc.schedule.checks.operands import Operand, Problem, router_like
 from hpc.schedule.checks.operators import OPERATORS, task_problems
 from hpc.schedule.checks.router import Router
-from hpc.schedule.layer import DTYPE_BYTES
+from hpc.schedule.layer import ACTIVATIONS, DTYPE_BYTES
 from hpc.schedule.model import Buffer, Put, Task
 
 CHECK = "structure"
@@ -20,6 +20,7 @@ RULES = {
     "wrong-unit": "Matrix work runs on AIC, vector work and puts on AIV.",
     "wrong-dtype": "Dtypes are known, agree, and the machine can multiply them.",
     "bad-tile": "A base tile has positive sides and fits L0, operands twice.",
+    "wrong-activation": "On routed rows there is one activation: that of the layer.",
     "put-direction": "Dispatch goes from tokens to routed rows, combine to slots.",
     "not-symmetric": "A put writes a symmetric buffer only.",
     "router-weight": "Router weights apply once in each direction, as the layer says.",
@@ -52,6 +53,7 @@ def check_fit(index: Index, limits: Limits) -> list[Violation]:
                 *_unit(instr.op, OPERATORS[instr.op].unit, unit),
                 *_dtypes(index, instr, limits),
                 *_tile(index, instr, limits),
+                *_activation(index, instr),
                 *_chunk(index, instr),
                 *router.task_problems(instr),
             ]
@@ -160,6 +162,14 @@ def _tile(index: Index, task: Task, limits: Limits) -> Iterator[Problem]:
                 "bad-tile",
                 f"base tile {shape} needs {need} bytes of L0{name}, there are {have}",
             )
+
+
+def _activation(index: Index, task: Task) -> Iterator[Problem]:
+    name, own = task.op.removesuffix("_grad"), index.s.layer.activation.name
+    if name not in ACTIVATIONS or name == own or not task.reads:
+        return
+    if index.buffers[task.reads[0].buffer].space == "routed":
+        yield "wrong-activation", f"{task.op}, but the layer's activation is {own}"
 
 
 def _chunk(index: Index, task: Task) -> Iterator[Problem]:

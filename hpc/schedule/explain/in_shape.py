@@ -88,6 +88,10 @@ IN_SHAPE: dict[str, Example] = {
     "bad-tile": Example(
         (change(AIC, 1, base=Base(2)),), "Give a GMM a base tile of m x n x k."
     ),
+    "wrong-activation": Example(
+        (change(VEC, 1, op="geglu"),),
+        "Use the layer's activation, or change the layer and compile it again.",
+    ),
     "put-direction": Example(
         (change(COMM, 0, kind="combine"),),
         "Dispatch token rows into a routed buffer; combine routed rows into slots.",

@@ -21,7 +21,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp import events, heaps
+from hpc.interp import bandwidth, events, heaps, sharing, turns, walk
 from hpc.interp.state import State
 
 Flat = namedtuple("Flat", State.__slots__)  # pyright: ignore[reportUntypedNamedTuple]
@@ -29,6 +29,10 @@ Flat = namedtuple("Flat", State.__slots__)  # pyright: ignore[reportUntypedNamed
 
 FLOATS = ("delay_us", "poll_us", "last", "open_at", "done_us", "clock", "pools")
 """Lists of `State` that hold floats; all others hold integers."""
+SOURCES = (bandwidth, walk, turns, sharing, events, heaps)
+"""Modules whose functions are compiled; names of later ones replace earlier."""
+APART = ("empty", "bandwidth")
+"""Functions that make what the loop works on: they are not part of it."""
 RESULTS = ("pos", "left", "done_us", "pools", "clock")
 """Lists of `State` that a run leaves something in."""
 
@@ -65,11 +69,13 @@ def functions() -> dict[str, Any]:
     They share one namespace, in which they find each other and the array heaps.
     """
     njit: Any = import_module("numba").njit
-    space = dict(vars(events))
+    space: dict[str, Any] = {}
+    for module in SOURCES:
+        space.update(vars(module))
     version = _version()
-    for module in (events, heaps):
+    for module in SOURCES:
         for name, function in vars(module).items():
-            if not isinstance(function, FunctionType) or name == "empty":
+            if not isinstance(function, FunctionType) or name in APART:
                 continue
             # A copy, because a function sees the namespace it was made with. The
             # state is dozens of arrays: passed on by value if a call is not inlined.
@@ -84,7 +90,7 @@ def functions() -> dict[str, Any]:
 
 def _version() -> str:
     """Changes with the sources, so that numba's cache never serves an older one."""
-    sources = (Path(str(module.__file__)) for module in (events, heaps))
+    sources = (Path(str(module.__file__)) for module in SOURCES)
     return f"{crc32(b''.join(path.read_bytes() for path in sources)):08x}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy.typing as npt
 
-from hpc.interp.events import launch, run_events
+from hpc.interp.events import run_events
 from hpc.interp.expand import Expanded, expand
 from hpc.interp.fold import foldable
 from hpc.interp.inject import Fault
@@ -14,6 +14,7 @@ from hpc.interp.program import Program, build_program
 from hpc.interp.state import State
 from hpc.interp.stuck import SimulationDeadlock, deadlock
 from hpc.interp.timing import Run, Timing, measure
+from hpc.interp.walk import launch
 from hpc.machine.cost import dispatched
 from hpc.machine.record import Machine
 from hpc.schedule.model import Schedule

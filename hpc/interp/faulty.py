@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
-from hpc.interp.events import advance, run_events
+from hpc.interp.events import run_events
 from hpc.interp.expand import Expanded
 from hpc.interp.inject import DeadRank, Delay, DropSignal, Fault, SlowCore
 from hpc.interp.program import Program
 from hpc.interp.state import State
+from hpc.interp.walk import advance
 from hpc.schedule.model import Schedule
 
 
@@ -39,7 +40,7 @@ def run_with_faults(
                 dead.add(fault.rank)
     for core in range(state.cores):
         if state.rank_of[core] not in dead:
-            advance(state, core, state.launch_us)
+            advance(state, core, state.pos[core], state.launch_us)
     _run(state, late)
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp.events import INFINITY, NEXT_SET, NO_PUT, SERVED
+from hpc.interp.bandwidth import SERVED, bandwidth
 from hpc.interp.expand import Expanded
 from hpc.interp.program import NO_GATE, Program, put_signals
 from hpc.interp.task_steps import BARRIER, PUT
 from hpc.interp.timing import Run
+from hpc.interp.walk import INFINITY, MANY, NEXT_SET, NO_PUT
 from hpc.machine.cost import launch_us
 from hpc.machine.record import Machine
 from hpc.schedule.model import Put, Schedule
@@ -25,18 +26,21 @@ Flow = tuple[float, int, float]
 
 
 def dyadic(ratio: float) -> float:
-    """`ratio` as a positive multiple of 2^-10 (see `events.join`)."""
+    """`ratio` as a positive multiple of 2^-10 (see `sharing.join`)."""
     return max(1, round(ratio * 1024)) / 1024
+
+
+def only_signal(signals: tuple[tuple[int, ...], ...]) -> int:
+    """The gate that a step signals if there is one Set of one gate, the common case;
+    MANY for other Sets, NO_GATE without any."""
+    if not signals:
+        return NO_GATE
+    return signals[0][0] if [len(gates) for gates in signals] == [1] else MANY
 
 
 def zeros(count: int) -> array[float]:
     """A flat array of doubles: eight bytes each, and fast to index one by one."""
     return array("d", [0.0]) * count
-
-
-def bandwidth(rate: float, cap: float) -> list[float]:
-    """An idle bandwidth; fields as in `events`."""
-    return [rate, cap, 0.0, 0.0, 0.0, 0.0, INFINITY, INFINITY]
 
 
 class State:
@@ -55,11 +59,11 @@ class State:
         "delivered", "done_us", "end", "events", "fetch_us", "fetched", "flows",
         "hbm_bytes", "hbm_core_rate", "hop_us", "issue_us", "key_put", "last",
         "launch_us", "left", "link_share", "member", "next_tile", "next_waiter",
-        "open_at", "per_rank", "plan_barrier", "plan_gate", "plan_put", "plan_signals",
-        "poll_us", "pools", "pos", "pull_weight", "put_bytes", "put_core", "put_first",
-        "put_of", "put_offset", "put_signals", "put_team", "put_tiles", "put_weight",
-        "put_work_us", "rank_of", "ranks", "ready", "recv_left", "send_left", "sent_at",
-        "set_us", "shared", "shift", "signalled", "signals", "start", "stop", "stored",
+        "open_at", "per_rank", "plan_barrier", "plan_gate", "plan_put", "plan_signal",
+        "plan_signals", "poll_us", "pools", "pos", "pull_weight", "put_bytes",
+        "put_core", "put_first", "put_of", "put_offset", "put_signals", "put_team",
+        "put_tiles", "put_weight", "put_work_us", "rank_of", "ranks", "ready",
+        "recv_left", "send_left", "sent_at", "set_us", "shared", "shift", "signalled", "signals", "start", "stop", "stored",
         "to_plan", "uncapped", "waiter", "work_us",
     )  # fmt: skip
 
@@ -133,6 +137,7 @@ class State:
         self.plan_gate: list[int] = []
         self.plan_put: list[int] = []
         self.plan_barrier = bytearray()
+        self.plan_signal: list[int] = []
         self.plan_signals = [0]
         self.signals: list[int] = []
         puts = 0
@@ -146,6 +151,7 @@ class State:
                 puts += kind == PUT
                 for targets in code.signals[s]:
                     self.signals += (NEXT_SET, *targets)
+                self.plan_signal.append(only_signal(code.signals[s]))
                 self.plan_signals.append(len(self.signals))
 
     def _init_puts(self, schedule: Schedule, work: Expanded, program: Program) -> None:

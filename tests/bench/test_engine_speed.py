@@ -21,11 +21,12 @@ import pytest
 
 from hpc.interp.compiled import available, run_compiled
 from hpc.interp.engine import execute, simulate
-from hpc.interp.events import launch, run_events
+from hpc.interp.events import run_events
 from hpc.interp.expand import expand
 from hpc.interp.program import build_program
 from hpc.interp.state import State
 from hpc.interp.timing import Timing, measure
+from hpc.interp.walk import launch
 from hpc.machine.record import load_machine
 from hpc.schedule.model import Schedule
 from tests.bench.simpy_model import Model

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hpc.interp import events, heaps
+from hpc.interp import events, heaps, sharing, walk
 from hpc.interp.compiled import RESULTS, available, run_compiled
 from hpc.interp.engine import simulate
 from hpc.interp.expand import expand
@@ -35,7 +35,7 @@ def started(schedule: Schedule, counts: np.ndarray, shared: bool) -> State:
     work = expand(schedule, counts, A3)
     program = build_program(schedule, work, A3)
     state = State(schedule, work, program, A3, shared=shared)
-    events.launch(state)
+    walk.launch(state)
     return state
 
 
@@ -79,13 +79,13 @@ def test_heaps_give_back_what_heapq_gives_back() -> None:
     for key in rng.permutation(400).tolist():
         item = (float(rng.integers(0, 40)), key, float(key) / 8)
         heaps.push_flow(flows, item)
-        events.push_flow(queue, item)
-        assert heaps.head(flows) == events.head(queue)
+        sharing.push_flow(queue, item)
+        assert heaps.head(flows) == sharing.head(queue)
         if key % 3 == 0:
-            assert heaps.pop_flow(flows) == events.pop_flow(queue)
+            assert heaps.pop_flow(flows) == sharing.pop_flow(queue)
     while queue:
-        assert heaps.pop_flow(flows) == events.pop_flow(queue)
-    assert heaps.head(flows) == events.head(queue) == events.INFINITY
+        assert heaps.pop_flow(flows) == sharing.pop_flow(queue)
+    assert heaps.head(flows) == sharing.head(queue) == walk.INFINITY
 
 
 def test_without_numba_the_fast_engine_says_what_to_install(

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpc.interp import events
-from hpc.interp.state import bandwidth
+from hpc.interp import sharing, turns
+from hpc.interp.bandwidth import SERVED, TOKEN, bandwidth
+from hpc.interp.program import NO_GATE
+from hpc.interp.walk import INFINITY
 
-INFINITY = events.INFINITY
 Arrival = tuple[float, float, float]
 """(time, size, weight) of a transfer."""
 
@@ -28,18 +29,18 @@ class Bandwidth:
         self.start, self.end = [0.0] * transfers, [0.0] * transfers
         self.work_us, self.done_us = [0.0] * transfers, [INFINITY] * transfers
         self.base, self.to_plan = [0] * transfers, [-i for i in range(transfers)]
-        self.plan_signals, self.signals = [0, 0], []
+        self.plan_signal, self.signals = [NO_GATE], []
         self.fetch_us = 0.0
 
     @property
     def token(self) -> float:
-        return self.pools[0][events.TOKEN]
+        return self.pools[0][TOKEN]
 
     def join(self, now: float, size: float, weight: float, flow: int) -> None:
-        events.join(self, 0, now, size, weight, flow)  # type: ignore[arg-type]
+        sharing.join(self, 0, now, size, weight, flow)  # type: ignore[arg-type]
 
     def wake(self, now: float) -> None:
-        events.wake(self, 0, now)  # type: ignore[arg-type]
+        sharing.wake(self, 0, now)  # type: ignore[arg-type]
 
     def finished(self) -> dict[int, float]:
         return {flow: t for flow, t in enumerate(self.done_us) if t != INFINITY}
@@ -149,8 +150,6 @@ def test_result_does_not_depend_on_the_order_of_simultaneous_joins(
 def test_first_come_first_served() -> None:
     """Rate 10: busy until 5; then 2 more; idle from 7 to 9; 1 more."""
     pool = Bandwidth(10, 10)
-    book = [
-        events.book(pool, 0, now, size) for now, size in ((0, 50), (1, 20), (9, 10))
-    ]  # type: ignore[arg-type]
+    book = [turns.book(pool, 0, now, size) for now, size in ((0, 50), (1, 20), (9, 10))]  # type: ignore[arg-type]
     assert book == [5, 7, 10]
-    assert pool.pools[0][events.SERVED] == 80
+    assert pool.pools[0][SERVED] == 80

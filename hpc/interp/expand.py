@@ -134,12 +134,13 @@ def _charge(
     footprint = Footprint(schedule, rows, machine, [q.steps for q in queues])
     cost = hbm_read_equivalent(machine)
     took: list[Floats] = []
-    for q, (shares, cold) in enumerate(zip(queues, footprint.traffic(), strict=True)):
+    traffic = footprint.traffic()
+    for q, (shares, cold) in enumerate(zip(queues, traffic, strict=True)):
         moved = cold.read + cold.written * cost
         put_us = _put_us(puts, q, shares, machine)
         took.append(durations(shares, moved, put_us, machine))
     times = rough_times(schedule, queues, took, machine)
-    traffic = replay(footprint, times, repeated=repeated)
+    replay(footprint, traffic, times, repeated=repeated)
     for q, (shares, mine) in enumerate(zip(queues, traffic, strict=True)):
         for s, step in enumerate(shares.steps):
             if step.kind == COMPUTE:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from hpc.interp.pricing import MATRIX_OPS
 from hpc.interp.rough import Times
 from hpc.interp.rows import Ints, RowTable
-from hpc.interp.task_steps import COMPUTE, PUT, Floats, Step, queue_steps
+from hpc.interp.task_steps import COMPUTE, PUT, Floats, Step
 from hpc.machine.record import Machine
 from hpc.schedule.layer import DTYPE_BYTES
 from hpc.schedule.model import Put, Region, Schedule, Task
@@ -88,6 +88,8 @@ class Footprint:
         self._atoms: dict[Atom, Ints] = {}
         self._sizes: list[Floats] = []
         self.steps = steps
+        self._regions: dict[Region, Ints] = {}
+        self._every: Floats = np.ones(rows.ranks)
         self.accesses = [
             [self._of_step(q, step) for step in queue] for q, queue in enumerate(steps)
         ]
@@ -99,7 +101,10 @@ class Footprint:
 
     def bytes_of(self, access: Access) -> Floats:
         """Bytes that the access touches, float64 [ranks]."""
-        return self.sizes[:, access.slices].sum(axis=1) * access.share
+        slices = access.slices
+        if len(slices) == 1:
+            return self.sizes[:, slices[0]] * access.share
+        return self.sizes[:, slices].sum(axis=1) * access.share
 
     def traffic(self) -> list[Traffic]:
         """Bytes of every step as if nothing was in the cache."""
@@ -109,10 +114,11 @@ class Footprint:
             mine = Traffic(*(np.zeros(shape) for _ in range(5)))
             for s, accesses in enumerate(self.accesses[q]):
                 for access in accesses:
+                    moved = self.bytes_of(access)
                     kind = mine.written if access.write else mine.read
-                    kind[:, s] += self.bytes_of(access)
+                    kind[:, s] += moved
                     if access.local:
-                        mine.local[:, s] += self.bytes_of(access)
+                        mine.local[:, s] += moved
             found.append(mine)
         return found
 
@@ -170,11 +176,14 @@ class Footprint:
         return Access(self._slices(region), share, write=False)
 
     def _written(self, region: Region, *, local: bool = False) -> Access:
-        share = np.ones(self.rows.ranks)
-        return Access(self._slices(region), share, write=True, local=local)
+        return Access(self._slices(region), self._every, write=True, local=local)
 
     def _slices(self, region: Region) -> Ints:
-        return np.concatenate([self._atom(atom) for atom in self._parts(region)])
+        found = self._regions.get(region)
+        if found is None:
+            parts = [self._atom(atom) for atom in self._parts(region)]
+            found = self._regions[region] = np.concatenate(parts)
+        return found
 
     def _parts(self, region: Region) -> Iterator[Atom]:
         buffer = self.buffers[region.buffer]
@@ -223,10 +232,13 @@ class _Touches:
 
 
 def replay(
-    footprint: Footprint, times: list[Times], *, repeated: bool = False
-) -> list[Traffic]:
-    """Traffic of every queue's steps, with what hits."""
-    traffic = footprint.traffic()
+    footprint: Footprint,
+    traffic: list[Traffic],
+    times: list[Times],
+    *,
+    repeated: bool = False,
+) -> None:
+    """Enters what hits into the `traffic` of every queue's steps."""
     touches, shares = _touches(footprint)
     start = np.concatenate([t.start for t in times], axis=1)
     took = np.concatenate([t.end for t in times], axis=1) - start
@@ -247,7 +259,6 @@ def replay(
         for q, mine in enumerate(traffic):
             part = slice(bounds[q], bounds[q + 1])
             mine.hit[rank], mine.absorbed[rank] = (row[part] for row in known[key])
-    return traffic
 
 
 def _touches(footprint: Footprint) -> tuple[_Touches, Floats]:
@@ -325,12 +336,15 @@ class _Cache:
         return hit, overwritten
 
 
-def hit_rates(schedule: Schedule, traffic: list[Traffic]) -> dict[str, float]:
+def hit_rates(
+    schedule: Schedule, steps: list[list[Step]], traffic: list[Traffic]
+) -> dict[str, float]:
     """Share of the bytes read that L2 had, over all ranks, by "operator: result"."""
     read: dict[str, float] = {}
     hit: dict[str, float] = {}
-    for queue, mine in zip(schedule.queues, traffic, strict=True):
-        for s, step in enumerate(queue_steps(queue)):
+    for queue, mine, all_of in zip(schedule.queues, steps, traffic, strict=True):
+        reads, hits = all_of.read.sum(axis=0).tolist(), all_of.hit.sum(axis=0).tolist()
+        for s, step in enumerate(mine):
             if step.kind not in (COMPUTE, PUT):
                 continue
             instr = queue.code[step.work]
@@ -339,8 +353,8 @@ def hit_rates(schedule: Schedule, traffic: list[Traffic]) -> dict[str, float]:
             else:
                 assert isinstance(instr, Task)
                 name = f"{instr.op}: {instr.writes[0].buffer}"
-            read[name] = read.get(name, 0.0) + float(mine.read[:, s].sum())
-            hit[name] = hit.get(name, 0.0) + float(mine.hit[:, s].sum())
+            read[name] = read.get(name, 0.0) + reads[s]
+            hit[name] = hit.get(name, 0.0) + hits[s]
     return {name: hit[name] / read[name] for name in read if read[name]}
 
 

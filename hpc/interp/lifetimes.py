@@ -86,15 +86,12 @@ def buffer_spans(run: Run, end_us: float) -> Spans:
         for buffer in run.schedule.buffers
     }
     for q, queue in enumerate(run.schedule.queues):
-        shares = run.work.queues[q]
-        starts, ends = run.block(run.start, q), run.block(run.end, q)
-        for s, step in enumerate(shares.steps):
+        starts, ends = run.first_starts(q), run.last_ends(q)
+        for s, step in enumerate(run.work.queues[q].steps):
             instr = queue.code[step.work] if step.work >= 0 else None
             if not isinstance(instr, Put | Task):
                 continue
-            some = shares.tiles[:, :, s] > 0
-            first = np.where(some, starts[:, :, s], np.inf).min(axis=1)
-            last = np.where(some, ends[:, :, s], -np.inf).max(axis=1)
+            first, last = starts[:, s], ends[:, s]
             for region in writes_of(instr):
                 if not _is_remote(instr, region):
                     _extend(spans[region.buffer], first, last)
@@ -132,11 +129,14 @@ def _add_puts(run: Run, spans: Spans) -> None:
     hop = np.tile(run.work.puts.hop_us, run.ranks)
     begin = (run.put_begin + hop).reshape(run.ranks, -1)
     delivered = run.put_delivered.reshape(run.ranks, -1)
-    for (q, i), tile in run.work.puts.first.items():
+    into: dict[str, list[slice]] = {}
+    for q, i in run.work.puts.first:
         put = run.schedule.queues[q].code[i]
         assert isinstance(put, Put)
-        tiles = slice(tile, tile + len(run.schedule.groups[put.group]) * put.chunks)
-        first, last = spans[put.dest.buffer]
+        into.setdefault(put.dest.buffer, []).append(run.work.puts.tiles_of(q, i))
+    for name, slices in into.items():
+        tiles = np.r_[tuple(slices)]
+        first, last = spans[name]
         np.minimum.at(first, dest[:, tiles], begin[:, tiles])
         np.maximum.at(last, dest[:, tiles], delivered[:, tiles])
 

@@ -149,8 +149,9 @@ class Pricer:
         write_cols = self._per_row(task, task.writes)
         first = self.buffers[task.reads[0].buffer]
         aligned = alignment(self.machine, first.cols * DTYPE_BYTES[first.dtype])
-        pairs = np.stack((mine.ravel(), held.ravel()))
-        unique, inverse = np.unique(pairs, axis=1, return_inverse=True)
+        # (rows, tiles) as one number, which sorts many times faster than pairs do.
+        step = int(held.max(initial=0)) + 1
+        unique, inverse = np.unique(mine * step + held, return_inverse=True)
         price = [
             vector_share_us(
                 self.machine,
@@ -161,7 +162,7 @@ class Pricer:
                 count,
                 aligned,
             )
-            for n, count in unique.T.tolist()
+            for n, count in (divmod(pair, step) for pair in unique.tolist())
         ]
         table = np.array(price, dtype=np.float64)
         return table[inverse.ravel()].reshape(mine.shape)

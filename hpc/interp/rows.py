@@ -52,9 +52,16 @@ class RowTable:
         # [ranks, local experts, groups]
         self._routed = np.stack([self.received[:, :, ks].sum(2) for ks in columns], 2)
         self._slots = np.stack([self.sent[:, :, ks].sum(2) for ks in columns], 2)
+        self._found: dict[Region, Ints] = {}
 
     def rows(self, region: Region) -> Ints:
-        """Rows of `region` on each rank, int64 [ranks]."""
+        """Rows of `region` on each rank, int64 [ranks]; not to be written to."""
+        found = self._found.get(region)
+        if found is None:
+            found = self._found[region] = self._count(region)
+        return found
+
+    def _count(self, region: Region) -> Ints:
         space = self._space[region.buffer]
         if space == "token":
             return self._token_rows(region.part)

@@ -63,8 +63,9 @@ class State:
         "plan_signals", "poll_us", "pools", "pos", "pull_weight", "put_bytes",
         "put_core", "put_first", "put_of", "put_offset", "put_signals", "put_team",
         "put_tiles", "put_weight", "put_work_us", "rank_of", "ranks", "ready",
-        "recv_left", "send_left", "sent_at", "set_us", "shared", "shift", "signalled", "signals", "start", "stop", "stored",
-        "to_plan", "uncapped", "waiter", "work_us",
+        "recv_left", "send_left", "sent_at", "set_us", "shared", "shift", "signalled",
+        "signals", "start", "stop", "stored", "to_plan", "uncapped", "waiter",
+        "work_us",
     )  # fmt: skip
 
     def __init__(

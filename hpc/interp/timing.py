@@ -79,6 +79,20 @@ class Run:
         flat = values.reshape(ranks, sum(sizes))[:, first : first + sizes[q]]
         return flat.reshape(self.work.queues[q].work_us.shape)
 
+    def last_ends(self, q: int) -> Floats:
+        """When the last core with a share of each step of queue q ends it, float64
+        [ranks, steps]; -inf if no core has one."""
+        pairs = zip(self.work.queues[q].tiles, self.block(self.end, q), strict=True)
+        # Rank by rank: no copy of all times at once.
+        found = [np.where(held > 0, end, -np.inf).max(axis=0) for held, end in pairs]
+        return np.array(found)
+
+    def first_starts(self, q: int) -> Floats:
+        """When the first core with a share of each step starts it; else inf."""
+        pairs = zip(self.work.queues[q].tiles, self.block(self.start, q), strict=True)
+        found = [np.where(held > 0, start, np.inf).min(axis=0) for held, start in pairs]
+        return np.array(found)
+
     @property
     def put_source(self) -> Ints:
         return np.repeat(np.arange(self.ranks), len(self.work.puts.shift))
@@ -150,6 +164,7 @@ def measure(run: Run, *, record: bool) -> Timing:
     egress, ingress = _link_bytes(run)
     _check_bytes(run, layer_us)
     every, shares = run.every, hidden_shares(run) * run.copies
+    steps = [queue.steps for queue in run.work.queues]
     return Timing(
         latency_us=latency_us,
         layer_us=layer_us,
@@ -169,7 +184,7 @@ def measure(run: Run, *, record: bool) -> Timing:
         tasks=_tasks(run) * run.copies,
         ranks_simulated=ranks,
         spans=buffer_spans(run, layer_us),
-        l2_hits=hit_rates(run.schedule, run.work.traffic),
+        l2_hits=hit_rates(run.schedule, steps, run.work.traffic),
         l2_hit_share=_hit_share(run),
         trace=trace_of(run) if record else None,
     )
@@ -200,12 +215,11 @@ def _work_ends(run: Run) -> Floats:
     last = set(epilogue(flow_nodes(run.schedule), spaces))
     ends = np.zeros(run.ranks)
     for q, queue in enumerate(run.schedule.queues):
-        shares, end = run.work.queues[q], run.block(run.end, q)
-        for s, step in enumerate(shares.steps):
+        found = run.last_ends(q)
+        for s, step in enumerate(run.work.queues[q].steps):
             instr = queue.code[step.work] if step.work >= 0 else None
             if isinstance(instr, Put | Task) and node_of(instr) not in last:
-                worked = np.where(shares.tiles[:, :, s] > 0, end[:, :, s], 0.0)
-                np.maximum(ends, worked.max(axis=1), out=ends)
+                np.maximum(ends, found[:, s], out=ends)
     return ends
 
 

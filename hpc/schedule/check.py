@@ -17,7 +17,9 @@ from hpc.schedule.checks import (
     deadlock,
     events,
     fit,
+    header,
     joins,
+    params,
     races,
     ranks,
     references,
@@ -28,6 +30,7 @@ from hpc.schedule.checks import (
 from hpc.schedule.checks.clocks import Clocks
 from hpc.schedule.checks.index import Index, Limits
 from hpc.schedule.checks.report import CheckReport, Violation
+from hpc.schedule.checks.router import Router
 from hpc.schedule.checks.traffic import check_bytes
 from hpc.schedule.model import Schedule
 
@@ -90,7 +93,10 @@ def _structure(subject: Subject) -> list[Violation]:
     """References come first: the rest cannot be looked up without them."""
     found = list(subject.dangling)
     if not found:
-        found += fit.check_fit(subject.index, subject.limits)
+        router = Router(subject.index)
+        found += fit.check_fit(subject.index, subject.limits, router)
+        found += header.check_header(subject.index, router)
+        found += params.check_params(subject.index)
         found += joins.check_joins(subject.index, subject.limits)
     return found
 
@@ -149,6 +155,8 @@ CHECKS: tuple[Check, ...] = (
 RULES: dict[str, str] = {
     **references.RULES,
     **fit.RULES,
+    **header.RULES,
+    **params.RULES,
     **joins.RULES,
     **ranks.RULES,
     **deadlock.RULES,

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 DTYPE_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
 """Bytes per element of each dtype of the language."""
 
+MOST_ROWS = 1 << 31
+"""Most rows over all ranks: row numbers are 32-bit integers on the device."""
+
 GATED_ACTIVATIONS = ("swiglu", "geglu", "swiglu_oai")
 PLAIN_ACTIVATIONS = ("relu", "relu2", "gelu")
 ACTIVATIONS = GATED_ACTIVATIONS + PLAIN_ACTIVATIONS

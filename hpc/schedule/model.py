@@ -66,6 +66,10 @@ from hpc.schedule.layer import Layer, Routing
 FORMAT = "hpc-ssc"
 VERSION = 1
 
+FRACTAL = 16
+"""The cube computes 16 x 16 fractals: sides of its tiles are multiples of that, and
+a dimension counts padded to one."""
+
 SPACES = ("token", "routed", "slot", "weight")
 ROLES = ("input", "weight", "saved", "workspace", "output")
 """Role "saved": what a backward program finds from the forward pass; it only reads

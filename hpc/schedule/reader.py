@@ -22,6 +22,7 @@ from hpc.schedule.faults import (
     quoted,
     shown,
 )
+from hpc.schedule.layer import MOST_ROWS
 from hpc.schedule.model import FORMAT, VERSION, Schedule
 from hpc.schedule.schema import SCHEDULE
 from hpc.schedule.shapes import REQUIRED, Field, Int, Names, Record, Text
@@ -30,9 +31,6 @@ from hpc.schedule.writer import dump_schedule
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LONGEST_INT = 18
 _BRIEF = 40
-
-MOST_ROWS = 1 << 31
-"""Most rows over all ranks: row numbers are 32-bit integers on the device."""
 
 MOST_PAIRS = 1 << 24
 """Most pairs of rank and expert: the table of counts takes 128 MiB then."""
@@ -187,6 +185,8 @@ def _check_layer(s: Schedule) -> None:
     """Sizes in the header that must agree, for nothing below could read them."""
     layer, routing = s.layer, s.routing
     _same(len(layer.tokens), layer.ep, "entries, one a rank", "layer", "tokens")
+    if not any(layer.tokens):
+        _fault("expected a rank that has a token", "layer", "tokens")
     if layer.top_k > layer.experts and not layer.repeats:
         _fault(
             f"expected at most {layer.experts} (experts), got {layer.top_k}",

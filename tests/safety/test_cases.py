@@ -14,7 +14,7 @@ import pytest
 from hpc.interp.engine import SimulationDeadlock, simulate
 from hpc.interp.inject import DeadRank, DropSignal
 from hpc.machine.record import load_machine
-from hpc.schedule.check import Limits, check_schedule
+from hpc.schedule.check import check_schedule
 from hpc.schedule.model import Barrier, Put, Region, Schedule, Set, Task, Team, Wait
 from tests.builders import (
     dropped,
@@ -31,6 +31,7 @@ from tests.builders import (
 from tests.safety.bases import compiled, twin
 from tests.safety.edits import at, map_events, places
 from tests.safety.oracle import Verdict
+from tests.safety.suite import limits_of
 
 MACHINE = load_machine("ascend_a3")
 COUNTS = np.full((2, 4), 8)
@@ -43,7 +44,7 @@ def codes(s: Schedule, **options: object) -> set[str]:
         rows = tokens * s.layer.top_k
         for i in range(rows):
             counts[rank, i % s.layer.experts] += 1
-    report = check_schedule(s, Limits.of(MACHINE), counts, **options)  # type: ignore[arg-type]
+    report = check_schedule(s, limits_of(MACHINE), counts, **options)  # type: ignore[arg-type]
     return {violation.code for violation in report.violations}
 
 
@@ -85,7 +86,7 @@ def test_more_rows_than_the_buffer_holds_names_rank_and_rows() -> None:
     """vllm-ascend#17202, #2674, #6131: what comes, what fits, before anything runs."""
     s = with_buffer(standard(), "recv", capacity_rows=20)
     counts = np.array([[16, 0, 8, 8], [16, 0, 8, 8]])
-    report = check_schedule(s, Limits.of(MACHINE), counts)
+    report = check_schedule(s, limits_of(MACHINE), counts)
     found = [v for v in report.violations if v.code == "capacity"]
     assert found
     assert "rank 0" in found[0].render()
@@ -99,7 +100,7 @@ def test_capacity_is_exact_to_the_row(base: str, by: int) -> None:
     """One row less than the largest receiver is refused by both, the bound is not."""
     s = twin(base).schedule
     smaller = with_buffer(s, "recv", capacity_rows=s.buffer("recv").capacity_rows + by)
-    report = check_schedule(smaller, Limits.of(MACHINE), twin(base).oracle.counts)
+    report = check_schedule(smaller, limits_of(MACHINE), twin(base).oracle.counts)
     assert report.ok == (by == 0)
     assert judged(base, smaller).safe == (by == 0)
 
@@ -120,7 +121,7 @@ def test_padding_takes_no_capacity() -> None:
     for name in ("h", "a", "y"):
         s = with_buffer(s, name, capacity_rows=8)
     few = np.array([[1, 1, 1, 1], [2, 2, 2, 2]])
-    assert check_schedule(s, Limits.of(MACHINE), few).ok
+    assert check_schedule(s, limits_of(MACHINE), few).ok
 
 
 # -- C4: hangs, races, lost signals ----------------------------------------------------
@@ -155,7 +156,7 @@ def test_teams_that_wait_for_each_other_are_shown_as_a_cycle() -> None:
     waits = [p for p in places(s, Wait) if names[at(s, p).event].startswith("a_ready")]
     blocked = moved(s, *waits[-1], 0)
     report = check_schedule(
-        blocked, Limits.of(MACHINE), twin("list_plain").oracle.counts
+        blocked, limits_of(MACHINE), twin("list_plain").oracle.counts
     )
     cycle = [v for v in report.violations if v.code == "deadlock-cycle"]
     assert cycle
@@ -180,7 +181,7 @@ def test_a_rank_with_another_bound_is_named() -> None:
     """DeepEP#208: ranks that disagree on a global number hang."""
     s = standard()
     other = with_buffer(s, "recv", capacity_rows=1 << 12)
-    report = check_schedule(s, Limits.of(MACHINE), COUNTS, [s, other])
+    report = check_schedule(s, limits_of(MACHINE), COUNTS, [s, other])
     found = [v for v in report.violations if v.code == "program-differs"]
     assert found
     assert "rank 1" in found[0].message
@@ -195,7 +196,7 @@ def test_the_next_launch_must_not_meet_this_one() -> None:
         s = dropped(s, q, len(queue.code) - 1)
     verdict = judged(base, s)
     assert verdict.kind == "relaunch", verdict
-    report = check_schedule(s, Limits.of(MACHINE), twin(base).oracle.counts)
+    report = check_schedule(s, limits_of(MACHINE), twin(base).oracle.counts)
     assert {v.code for v in report.violations} <= {"relaunch-race", "relaunch-signal"}
     assert not report.ok
 

@@ -12,11 +12,12 @@ from hpc.interp.data import make_data
 from hpc.interp.engine import simulate
 from hpc.interp.values import execute
 from hpc.machine.record import load_machine
-from hpc.schedule.check import Limits, check_schedule
+from hpc.schedule.check import check_schedule
 from hpc.schedule.model import Schedule
 from tests.safety.dag import random_schedule
 from tests.safety.oracle import Oracle, make_tables
 from tests.safety.rows import Ids
+from tests.safety.suite import limits_of
 
 MACHINE = load_machine("ascend_a3")
 SEEDS = st.integers(0, 2**32 - 1)
@@ -52,7 +53,7 @@ def counts_of(s: Schedule, ids: Ids) -> np.ndarray:
 def test_legal_schedules_are_accepted(seed: int) -> None:
     s = random_schedule(seed)
     counts = counts_of(s, random_ids(s, seed))
-    report = check_schedule(s, Limits.of(MACHINE), counts)
+    report = check_schedule(s, limits_of(MACHINE), counts)
     assert report.ok, [v.render() for v in report.violations]
 
 

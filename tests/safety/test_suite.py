@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from hpc.schedule.check import CHECKS, Limits, check_schedule
+from hpc.schedule.check import CHECKS, check_schedule
 from hpc.schedule.policy import POLICIES
 from tests.safety.bases import BASES, RANDOM, twin
 from tests.safety.mutate import CLASSES, ONE_RANK
 from tests.safety.oracle import REASONS
-from tests.safety.suite import Tally, describe, run_suite
+from tests.safety.suite import Tally, describe, limits_of, run_suite
 
 COUNT = 1050
 RARE = ("late", "relaunch", "other")
@@ -46,7 +46,7 @@ def test_every_class_has_mutants_and_both_verdicts_occur(tally: Tally) -> None:
 def test_the_bases_are_accepted(name: str) -> None:
     """The oracle has judged them when `twin` made it: see `Oracle.__init__`."""
     known = twin(name)
-    limits = Limits.of(known.oracle.machine)
+    limits = limits_of(known.oracle.machine)
     report = check_schedule(known.schedule, limits, known.oracle.counts)
     assert report.ok, report.violations
     assert report.unchecked == {}

@@ -144,6 +144,23 @@ FAULTS: dict[str, tuple[Schedule, str]] = {
         with_buffer(S, "back", capacity_rows=31),
         r"capacity_rows is 31, below 32 \(tokens \* top_k\)",
     ),
+    # Header and numbers.
+    "wrong-size": (
+        with_layer(S, hidden=64),
+        'hidden is 64, but "x" has 32 columns, not 64, "w_up" has 32 rows, not 64',
+    ),
+    "wrong-padding": (
+        replace(S, padded=(("hidden", 32), ("intermediate", 32))),
+        "padded intermediate is 32, expected 16 for intermediate 16",
+    ),
+    "wrong-mode": (
+        replace(S, mode="train"),
+        "the mode is train, but nothing computes the gradient of this gmm",
+    ),
+    "wrong-params": (
+        edited(S, VEC_Q, ACT, params=(("alpha", 2.0),)),
+        '"alpha" is no number of swiglu, which has none',
+    ),
     # Joins.
     "team-range": (
         with_team(S, VEC_Q, Team("aiv", 25, 24)),
@@ -261,6 +278,17 @@ MORE = [
     ("bad-layer", with_layer(S, tokens=(16, -1))),
     ("bad-layer", with_layer(S, hidden=0)),
     ("bad-layer", replace(S, row_chunks=0)),
+    ("bad-layer", with_layer(S, tokens=(0, 0))),
+    ("wrong-size", with_layer(S, intermediate=32)),
+    ("wrong-size", with_layer(S, intermediate=15)),
+    ("wrong-padding", replace(S, padded=(("depth", 16),))),
+    ("wrong-dtype", with_layer(S, dtype="fp16")),
+    ("wrong-mode", replace(S, mode="backward")),
+    ("wrong-mode", with_buffer(S, "x", role="saved")),
+    ("bad-tile", edited(S, VEC_Q, ACT, base=Base(128, 16))),
+    ("bad-tile", edited(S, VEC_Q, ACT, base=Base(128, 0, 16))),
+    ("bad-tile", edited(S, VEC_Q, ACT, base=Base(2**31 + 1))),
+    ("wrong-params", edited(S, AIC_Q, UP, params=(("alpha", 2.0),))),
     ("bad-groups", replace(S, groups=((1,), (0,)))),
     ("bad-groups", replace(S, groups=((0, 1), ()))),
     ("bad-groups", replace(S, groups=((0,), (1, 2)))),

@@ -48,7 +48,7 @@ def layers(draw):
     experts = draw(st.integers(ep, 9))
     return Layer(
         draw(texts),
-        draw(tuples(st.integers(0, 5), min_size=ep, max_size=ep)),
+        draw(tuples(st.integers(0, 5), min_size=ep, max_size=ep).filter(any)),
         draw(sizes),
         draw(sizes),
         experts,

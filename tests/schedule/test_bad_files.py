@@ -76,6 +76,7 @@ VARIANTS = [
     (("layer", "hidden"), "32", "$.layer.hidden", 'got "32"'),
     (("layer", "hiden"), 32, "$.layer", 'unknown key "hiden"; did you mean "hidden"'),
     (("layer", "tokens"), [16], "$.layer.tokens", "expected 2 entries.*got 1"),
+    (("layer", "tokens"), [0, 0], "$.layer.tokens", "expected a rank .* a token"),
     (("layer", "top_k"), 5, "$.layer.top_k", "at most 4 .experts., got 5"),
     (("layer", "experts"), 1, "$.layer.top_k", "at most 1 .experts., got 2"),
     (("layer", "ep"), 3, "$.layer.tokens", "expected 3 entries, one a rank, got 2"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpc.schedule.checks import tiles
 from hpc.schedule.checks.index import Index, Limits, Violation
 from hpc.schedule.checks.operands import Operand, Problem, router_like
 from hpc.schedule.checks.operators import OPERATORS, task_problems
 from hpc.schedule.checks.router import Router
-from hpc.schedule.layer import ACTIVATIONS, DTYPE_BYTES
+from hpc.schedule.layer import ACTIVATIONS
 from hpc.schedule.model import Buffer, Put, Task
 
 CHECK = "structure"
@@ -18,8 +19,8 @@ RULES = {
     "wrong-cols": "Columns of operands and result agree.",
     "wrong-part": "An instruction reads and writes the part that it is about.",
     "wrong-unit": "Matrix work runs on AIC, vector work and puts on AIV.",
-    "wrong-dtype": "Dtypes are known, agree, and the machine can multiply them.",
-    "bad-tile": "A base tile has positive sides and fits L0, operands twice.",
+    "wrong-dtype": "Dtypes are known, agree, are the layer's, and can be multiplied.",
+    **tiles.RULES,
     "wrong-activation": "On routed rows there is one activation: that of the layer.",
     "put-direction": "Dispatch goes from tokens to routed rows, combine to slots.",
     "not-symmetric": "A put writes a symmetric buffer only.",
@@ -30,14 +31,13 @@ RULES = {
 _SPACES = {"dispatch": ("token", "routed"), "combine": ("routed", "slot")}
 
 
-def check_fit(index: Index, limits: Limits) -> list[Violation]:
+def check_fit(index: Index, limits: Limits, router: Router) -> list[Violation]:
     """All misfits of instructions and buffers; references must be sound."""
     found = [
         index.violation(CHECK, code, f'buffer "{buffer.name}": {message}')
         for buffer in index.s.buffers
         for code, message in _buffer(index, buffer)
     ]
-    router = Router(index)
     for place, instr in index.places():
         unit = index.s.queues[place[0]].team.unit
         problems: list[Problem] = []
@@ -52,7 +52,7 @@ def check_fit(index: Index, limits: Limits) -> list[Violation]:
                 *task_problems(instr, index.buffers),
                 *_unit(instr.op, OPERATORS[instr.op].unit, unit),
                 *_dtypes(index, instr, limits),
-                *_tile(index, instr, limits),
+                *tiles.tile_problems(index, instr, limits),
                 *_activation(index, instr),
                 *_chunk(index, instr),
                 *router.task_problems(instr),
@@ -142,26 +142,6 @@ def _dot(index: Index, put: Put, source: Operand) -> Iterator[Problem]:
         yield "wrong-dtype", f"dot of {source.buffer.dtype} with {rows.buffer.dtype}"
     if result.buffer.dtype != "fp32":
         yield "wrong-dtype", "dot products must be fp32"
-
-
-def _tile(index: Index, task: Task, limits: Limits) -> Iterator[Problem]:
-    """Whether the base tile of a GMM fits L0; two of each operand, one result."""
-    if not (OPERATORS[task.op].multiplies and task.reads) or limits.l0_bytes is None:
-        return
-    base = task.base
-    size = DTYPE_BYTES.get(index.buffers[task.reads[0].buffer].dtype, 0)
-    needs = (
-        2 * base.m * base.k * size,
-        2 * base.k * base.n * size,
-        base.m * base.n * 4,
-    )
-    for name, need, have in zip(("A", "B", "C"), needs, limits.l0_bytes, strict=True):
-        if need > have:
-            shape = f"{base.m}x{base.n}x{base.k}"
-            yield (
-                "bad-tile",
-                f"base tile {shape} needs {need} bytes of L0{name}, there are {have}",
-            )
 
 
 def _activation(index: Index, task: Task) -> Iterator[Problem]:

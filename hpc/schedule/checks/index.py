@@ -8,7 +8,17 @@ from functools import cached_property
 from typing import Protocol
 
 from hpc.schedule.checks.report import Violation
-from hpc.schedule.model import Buffer, Event, Instr, Put, Region, Schedule, Set, Wait
+from hpc.schedule.model import (
+    FRACTAL,
+    Buffer,
+    Event,
+    Instr,
+    Put,
+    Region,
+    Schedule,
+    Set,
+    Wait,
+)
 from hpc.schedule.render import event_names, render_instr, render_team
 
 Place = tuple[int, int]
@@ -37,12 +47,15 @@ class HasLimits(Protocol):
     def l0b_bytes(self) -> int: ...
     @property
     def l0c_bytes(self) -> int: ...
+    @property
+    def l1_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the machine can hold: counters, cores of each kind, dtypes of a GMM,
-    tasks of a rank, and bytes of L0A, L0B and L0C (None: any number)."""
+    tasks of a rank, bytes of L0A, L0B and L0C, bytes of L1, and what the sides of a
+    GMM's base tile are multiples of (None: any number)."""
 
     max_events: int
     aic_cores: int
@@ -50,6 +63,8 @@ class Limits:
     dtypes: tuple[str, ...]
     max_tasks: int | None = None
     l0_bytes: tuple[int, int, int] | None = None
+    l1_bytes: int | None = None
+    fractal: int | None = None
 
     @classmethod
     def of(cls, machine: HasLimits) -> Limits:
@@ -61,6 +76,8 @@ class Limits:
             tuple(machine.dtypes),
             machine.max_tasks,
             (machine.l0a_bytes, machine.l0b_bytes, machine.l0c_bytes),
+            machine.l1_bytes,
+            FRACTAL,
         )
 
     def cores(self, unit: str) -> int:

@@ -29,7 +29,8 @@ class Operator:
     """Unit that runs it, numbers of operands allowed, and a rule on them.
 
     `tile` names the sides of its base tile; `router_reads` and `router_writes` the
-    operands with one fp32 number for every (token, slot), whatever the layer's dtype.
+    operands with one fp32 number for every (token, slot), whatever the layer's dtype;
+    `params` the numbers that a task may have.
     """
 
     unit: str
@@ -39,6 +40,7 @@ class Operator:
     writes: int = 1
     router_reads: tuple[int, ...] = ()
     router_writes: tuple[int, ...] = ()
+    params: tuple[str, ...] = ()
 
     @property
     def multiplies(self) -> bool:
@@ -101,6 +103,8 @@ def _reduce(reads: Operands, writes: Operands) -> Iterator[Problem]:
         yield from whole(each)
 
 
+_PARAMS = {"swiglu_oai": ("alpha", "limit")}
+
 OPERATORS: dict[str, Operator] = {
     "gmm": Operator("aic", (2,), _gmm, tile="mnk"),
     "gmm_nt": Operator("aic", (2,), gradients.gmm_nt, tile="mnk"),
@@ -116,10 +120,18 @@ OPERATORS: dict[str, Operator] = {
         router_reads=(1,),
         router_writes=(1,),
     ),
-    **{name: Operator("aiv", (1,), _activation(2)) for name in GATED_ACTIVATIONS},
+    **{
+        name: Operator("aiv", (1,), _activation(2), params=_PARAMS.get(name, ()))
+        for name in GATED_ACTIVATIONS
+    },
     **{name: Operator("aiv", (1,), _activation(1)) for name in PLAIN_ACTIVATIONS},
     **{
-        f"{name}_grad": Operator("aiv", (2,), gradients.activation_gradient(2))
+        f"{name}_grad": Operator(
+            "aiv",
+            (2,),
+            gradients.activation_gradient(2),
+            params=_PARAMS.get(name, ()),
+        )
         for name in GATED_ACTIVATIONS
     },
     **{

@@ -68,6 +68,8 @@ def _layer(index: Index) -> list[Violation]:
 
     if layer.ep < 1 or len(layer.tokens) != layer.ep:
         bad(f"{len(layer.tokens)} token counts for {layer.ep} ranks")
+    if not any(layer.tokens):
+        bad("no rank has a token")
     if any(tokens < 0 for tokens in layer.tokens):
         bad(f"a negative token count: {min(layer.tokens)}")
     if layer.experts < max(layer.ep, 1):

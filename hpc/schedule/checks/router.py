@@ -82,6 +82,11 @@ def gradient_buffers(index: Index) -> frozenset[str]:
     return frozenset(found)
 
 
+def gives_gradients(instr: Instr) -> bool:
+    """Whether an instruction is one that only programs with gradients have."""
+    return bool(_gradients(instr))
+
+
 def _gradients(instr: Instr) -> tuple[Region, ...]:
     """Regions that an instruction takes or gives as gradients of rows."""
     if isinstance(instr, Put):

@@ -92,6 +92,25 @@ IN_SHAPE: dict[str, Example] = {
         (change(VEC, 1, op="geglu"),),
         "Use the layer's activation, or change the layer and compile it again.",
     ),
+    "wrong-size": Example(
+        (layer(hidden=64),),
+        "Write the size that the buffers have, or change the layer and compile it "
+        "again.",
+    ),
+    "wrong-padding": Example(
+        (header(padded=(("hidden", 40),)),),
+        "Round the layer's size up to a multiple of 16, or leave `padded` out.",
+    ),
+    "wrong-mode": Example(
+        (header(mode="train"),),
+        "Write the mode that the operators carry out, or compile the layer in the "
+        "other one.",
+    ),
+    "wrong-params": Example(
+        (change(VEC, 1, params=(("alpha", 2.0),)),),
+        "Give every part of an operator, and its gradient, the same numbers, and only "
+        "those that it has.",
+    ),
     "put-direction": Example(
         (change(COMM, 0, kind="combine"),),
         "Dispatch token rows into a routed buffer; combine routed rows into slots.",

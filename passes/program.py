@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dialects.base import LocatedOp, source_line
 from hpc.interp.routing import RoutingError, routing_counts
 from hpc.machine.ops import OpCost, op_cost
 from hpc.machine.record import Machine, MachineError, load_machine
+from hpc.schedule.capacity import pair_rows
 from hpc.schedule.layer import Layer, Routing
 from hpc.schedule.policy import POLICIES, Policy
 from hpc.spec.attr import PlanPins, layer_of, pins_of, routing_of
@@ -114,6 +115,15 @@ class ProgramInfo:
         layer = self.layer
         return layer.max_tokens * layer.top_k / layer.experts
 
+    @cached_property
+    def put_rows(self) -> list[list[int]]:
+        """Most rows that a put of (expert, group) sends from one rank to another, under
+        the routing of the spec."""
+        counts = counts_of(self.program, self.layer, self.routing)
+        pairs = pair_rows(self.layer, counts)
+        most = [pairs[:, list(group)].max(axis=1) for group in self.groups]
+        return np.stack(most, axis=1).tolist()
+
     def part_rows(self, op: Operation, part: int) -> int:
         """Mean rows of one expert from the sources of group `part`, at least 1; `op`
         names the part."""
@@ -145,9 +155,17 @@ def read_spec(op: Operation, read: Callable[[], T]) -> T:
 def counts_of(op: Operation, layer: Layer, routing: Routing) -> NDArray[np.int64]:
     """Rows by [source rank, expert]; a routing that does not fit is a failure."""
     try:
-        return routing_counts(layer, routing)
+        return _counts(layer, routing)
     except RoutingError as error:
         raise fail(op, f"the routing does not fit: {error}") from error
+
+
+@lru_cache(maxsize=1)
+def _counts(layer: Layer, routing: Routing) -> NDArray[np.int64]:
+    """Three passes need the table, and drawing a large one takes seconds."""
+    counts = routing_counts(layer, routing)
+    counts.setflags(write=False)
+    return counts
 
 
 def machine_of(op: Operation, name: str) -> Machine:

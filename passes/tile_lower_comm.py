@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 
 from xdsl.context import Context
@@ -11,7 +13,9 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from dialects import tile
-from passes.program import ProgramInfo, chosen, programs, replace_body
+from hpc.machine.cost import piece_rows
+from passes.gmm_shape import buffer_of, buffers_of
+from passes.program import ProgramInfo, chosen, fail, programs, replace_body
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,9 @@ class TileLowerCommPass(ModulePass):
     Lower dispatch and combine to one-sided puts with signals, and awaits of the signals
     that other ranks send; the buffers they write become symmetric. Exchanges that are
     needed by the same tasks share one await. `chunks` is the number of puts for each
-    destination (else the pin `row_chunks`, else the policy's rows per put).
+    destination (else the pin `row_chunks`, else the policy's rows per put; an exchange
+    to which the routing of the spec brings more rows than the mean is cut finer, see
+    `piece_rows`).
 
     Before:
     ```mlir
@@ -35,7 +41,8 @@ class TileLowerCommPass(ModulePass):
     %1 = tile.await(%0)
     %2 = tile.task gmm (@recv[0, 1], @w_up[0]) -> (@h[0, 1]) after(%1)
     ```
-    Needs `tile-place`. Refuses more chunks than a rank has rows to send.
+    Needs `tile-place`. Refuses more chunks than a rank has rows to send, and where
+    chunks come from the routing, one that does not fit and exchanges without a team.
     """
 
     name = "tile-lower-comm"
@@ -49,7 +56,7 @@ class TileLowerCommPass(ModulePass):
 
 def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
     info = ProgramInfo(program)
-    chunks = _chunks(info, chunks)
+    cutter = _Cutter(info, buffers_of(program), chunks)
     transport = "collective" if info.policy.phased else "put"
     groups: dict[frozenset[Operation], list[tile.PutOp]] = {}
     exchanges: dict[SSAValue, tile.PutOp] = {}
@@ -59,7 +66,7 @@ def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
         if not isinstance(op, tile.ExchangeOp):
             ops.append(op)
             continue
-        put = tile.PutOp(op, chunks, transport)
+        put = tile.PutOp(op, cutter.chunks(op), transport)
         put.location = op.location
         ops.append(put)
         symmetric.add(op.dest.buffer.data)
@@ -76,14 +83,69 @@ def _lower(program: tile.ProgramOp, chunks: int | None) -> None:
         token.owner.erase()
 
 
-def _chunks(info: ProgramInfo, option: int | None) -> int:
-    """Puts for each destination; more than the rows one source can send are empty."""
-    layer = info.layer
-    most = max(1, layer.max_tokens * (layer.top_k if layer.repeats else 1))
-    option = chosen(info.program, "chunks", option, most)
-    pin = chosen(info.program, "the pin row_chunks", info.pins.row_chunks, most)
-    rows = round(info.rows_per_source)
-    return option or pin or max(1, ceil(rows / info.policy.put_rows))
+class _Cutter:
+    """How many puts an exchange becomes for each destination."""
+
+    def __init__(
+        self,
+        info: ProgramInfo,
+        buffers: Mapping[str, tile.BufferOp],
+        option: int | None,
+    ):
+        self.info, self.buffers = info, buffers
+        layer = info.layer
+        # More than the rows that one source can send are empty.
+        most = max(1, layer.max_tokens * (layer.top_k if layer.repeats else 1))
+        option = chosen(info.program, "chunks", option, most)
+        pin = chosen(info.program, "the pin row_chunks", info.pins.row_chunks, most)
+        self.fixed = option or pin
+        self.even = max(1, ceil(round(info.rows_per_source) / info.policy.put_rows))
+
+    def chunks(self, op: tile.ExchangeOp) -> int:
+        """The number that was given; else that of the policy, or more where one source
+        sends more than the mean: its rows must not be the work of a few cores."""
+        if self.fixed is not None:
+            return self.fixed
+        if self.info.policy.phased:  # no core drives a collective
+            return self.even
+        rows = self.most_rows(op)
+        # Dealt evenly, rows differ by less than one from the mean.
+        if rows < self.info.rows_per_source + 1:
+            return self.even
+        if op.team is None:
+            raise fail(op, "the exchange has no team; run tile-place first")
+        cores = op.team.size.data
+        wanted = ceil(rows / self.piece_rows(op, cores))
+        # With a piece for every core of the team, more would shorten no core's list.
+        return max(self.even, min(wanted, cores, rows))
+
+    def most_rows(self, op: tile.ExchangeOp) -> int:
+        """Rows of the largest destination, over all ranks."""
+        expert, group = op.expert.value.data, op.group.value.data
+        self.info.group(op, group)
+        experts = self.info.put_rows
+        if expert >= len(experts):
+            raise fail(op, f"no expert {expert}; a rank has {len(experts)}")
+        return experts[expert][group]
+
+    def piece_rows(self, op: tile.ExchangeOp, cores: int) -> float:
+        """Rows of a piece, weighed over all exchanges that use the links as `op` does:
+        own rows alone are copied, which is much faster."""
+        info = self.info
+        remote = any(info.group(op, op.group.value.data))
+        cols = buffer_of(op, op.dest, self.buffers).cols.value.data
+        size = cols * info.layer.element_bytes
+        return piece_rows(info.machine, self.totals[remote], size, cores, remote)
+
+    @cached_property
+    def totals(self) -> dict[bool, int]:
+        """Rows of all exchanges with and without remote destinations, each counted as
+        large as the largest."""
+        totals = {False: 0, True: 0}
+        for rows in self.info.put_rows:
+            for most, group in zip(rows, self.info.groups, strict=True):
+                totals[any(group)] += most * len(group)
+        return totals
 
 
 def _await(

@@ -10,6 +10,7 @@ Units: GB/s is 1e9 B/s, so GB/s x 1000 is bytes per microsecond.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import sqrt
 
 from hpc.machine.ops import OP_COSTS, Instrs, OpCost, op_cost
 from hpc.machine.record import Machine
@@ -28,6 +29,7 @@ __all__ = [
     "hbm_read_equivalent",
     "launch_us",
     "op_cost",
+    "piece_rows",
     "put_us",
     "vector_compute_us",
     "vector_share_us",
@@ -274,6 +276,21 @@ def put_us(
     rate = min(machine.link_gbps, cores * machine.put_core_gbps) * 1e3
     fixed = machine.put_issue_us + machine.hop_us + machine.event_visible_us
     return fixed + size * message_factor(machine, row_bytes) / rate
+
+
+def piece_rows(
+    machine: Machine, rows: float, row_bytes: int, cores: int, remote: bool
+) -> float:
+    """How many rows one put had best carry, of `rows` that `cores` AIVs send in all.
+
+    One core drives a put. Pieces of p rows cost every core rows / p / cores times the
+    fixed cost of a put, and the others may wait for the last piece, p times the time of
+    a row: the sum is least at p = sqrt(rows / cores * fixed / row). So there are at
+    most sqrt(rows * cores * row / fixed) pieces, however long the table of rows.
+    """
+    row_us = put_us(machine, 1, row_bytes, 1, remote)
+    row_us -= put_us(machine, 0, row_bytes, 1, remote)
+    return max(1.0, sqrt(rows / cores * machine.put_issue_us / row_us))
 
 
 def _hbm_us(machine: Machine, read: float, written: float, cores: int) -> float:

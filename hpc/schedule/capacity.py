@@ -65,6 +65,19 @@ def received_rows(layer: Layer, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.diff(until[np.array(stops) - 1], prepend=0)
 
 
+def pair_rows(layer: Layer, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Most rows that any rank sends to local expert e of the rank k further on, int64
+    [local experts, ranks], from counts [source rank, expert]."""
+    sources = np.arange(layer.ep)
+    most = np.zeros((layer.local_experts, layer.ep), dtype=np.int64)
+    for rank in range(layer.ep):
+        mine = experts_of(rank, layer.experts, layer.ep)
+        k = (rank - sources) % layer.ep
+        sent = counts[:, mine.start : mine.stop].T
+        most[: len(mine), k] = np.maximum(most[: len(mine), k], sent)
+    return most
+
+
 def receive_bound(layer: Layer, counts: NDArray[np.int64] | None = None) -> Bound:
     """The receive bound from the worst case and, if given, from a routing table.
 

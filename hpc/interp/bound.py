@@ -20,7 +20,7 @@ any schedule that passes the checks, whatever its order, groups, tiles and teams
 Head: the launch and one fetch come before everything. If every GMM waits for rows that
 were put, a put and its signal do, too. Tail: rows leave an AIC by way of an AIV and a
 put; what was on a link still has to become visible. A hand-over is the cheaper of an
-event (set, visible, poll) and a barrier.
+event (set, visible) and a barrier.
 
 The dispatch-to-combine bound is the larger of two: of the operators that a combine
 depends on, tail included, and of all operators but the epilogue, without a tail. A rank
@@ -137,7 +137,8 @@ class _Terms:
         self.buffers = {buffer.name: buffer for buffer in schedule.buffers}
         self.rows, self.machine, self.nodes = rows, machine, nodes
         self.kinds = {node.kind for node in nodes}
-        self.event_us = machine.event_visible_us + machine.event_poll_us
+        # A consumer that comes when its event is open already does not poll.
+        self.event_us = machine.event_visible_us
         self.cross_us = min(machine.event_set_us + self.event_us, machine.sync_all_us)
         self.put_us = min(self.event_us, machine.sync_all_us) + machine.put_issue_us
         self.head_us = machine.kernel_launch_us + machine.task_fetch_us

@@ -35,4 +35,4 @@ def foldable(layer: Layer, counts: npt.ArrayLike, machine: Machine) -> bool:
 def _takes_time(machine: Machine) -> bool:
     """Rows and signals between ranks arrive later than they were sent."""
     hop_us = min(machine.package_hop_us, machine.hop_us, machine.across_hop_us)
-    return hop_us > 0 and machine.event_visible_us + machine.event_poll_us > 0
+    return hop_us > 0 and machine.event_visible_us > 0

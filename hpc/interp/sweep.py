@@ -112,7 +112,8 @@ class _Sweep:
                     self._signal(number, now[:, core], np.arange(self.ranks))
             if self.left[number].any():
                 return False
-            now = np.maximum(now, self._opened(number, gate)[:, None]) + gate.poll_us
+            opened = self._opened(number, gate)[:, None]
+            now = np.where(now < opened, opened + gate.poll_us, now)
         if code.kinds[s] == COMPUTE:
             now = now + self._compute_us(q, s)
         elif code.kinds[s] == PUT:

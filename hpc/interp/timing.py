@@ -240,7 +240,7 @@ def _core_times(
         first += size
         worked = (run.block(run.end, q) - run.block(run.start, q)).sum(axis=2)
         causes = _waits(run, q)
-        causes["overhead"] = np.full((ranks, size), _overhead_us(run, q))
+        causes["overhead"] = _polls_us(run, q) + _overhead_us(run, q)
         start = causes.get("launch", np.zeros((ranks, size)))
         causes["launch"] = start + begin_us
         total = worked + sum(causes.values())
@@ -259,11 +259,21 @@ def _core_times(
 
 
 def _overhead_us(run: Run, q: int) -> float:
-    """Fetches, polls and signals of one core of queue q; the same for each."""
+    """Fetches and signals of one core of queue q; the same for each."""
     code, machine = run.program.codes[q], run.machine
     sets = sum(len(step.sets) for step in run.work.queues[q].steps)
-    polls = sum(run.program.gates[g].poll_us for g in code.gates if g != NO_GATE)
-    return len(code.kinds) * machine.task_fetch_us + polls + sets * machine.event_set_us
+    return len(code.kinds) * machine.task_fetch_us + sets * machine.event_set_us
+
+
+def _polls_us(run: Run, q: int) -> Floats:
+    """Polls of the events that were closed when a core came, per rank and core."""
+    poll_us = [
+        run.program.gates[g].poll_us if g != NO_GATE else 0.0
+        for g in run.program.codes[q].gates
+    ]
+    starts, arrivals = run.block(run.start, q), run.block(run.arrive, q)
+    pairs = zip(starts, arrivals, strict=True)
+    return np.array([(start > arrive) @ np.array(poll_us) for start, arrive in pairs])
 
 
 def _waits(run: Run, q: int) -> dict[str, Floats]:
@@ -273,9 +283,10 @@ def _waits(run: Run, q: int) -> dict[str, Floats]:
     for s, g in enumerate(run.program.codes[q].gates):
         if g == NO_GATE:
             continue
-        gate = run.program.gates[g]
+        gate, time = run.program.gates[g], blocked[:, :, s]
+        polled_us = np.where(time > 0, gate.poll_us, 0.0)
         for cause, time in (
-            (gate.cause, blocked[:, :, s] - gate.poll_us - gate.launch_us),
+            (gate.cause, time - polled_us - gate.launch_us),
             ("launch", np.full(blocked.shape[:2], gate.launch_us)),
         ):
             if cause != "launch" or gate.launch_us:

@@ -52,7 +52,7 @@ def advance(s: State, core: int, first: int, now: float) -> None:
                 s.next_waiter[core] = s.waiter[gate]
                 s.waiter[gate] = core
                 return
-            now = (now if now > opened else opened) + s.poll_us[gate]
+            now = now if now >= opened else opened + s.poll_us[gate]
         if some:
             s.pos[core] = i
             push_event(s.events, (now, core))
@@ -108,7 +108,7 @@ def open_gate(s: State, gate: int) -> None:
     core = s.waiter[gate]
     while core >= 0:
         arrived = s.arrive[s.pos[core]]
-        resumed = (arrived if arrived > opened else opened) + poll_us
+        resumed = arrived if arrived >= opened else opened + poll_us
         push_event(s.events, (resumed, core))
         core = s.next_waiter[core]
 

@@ -80,9 +80,10 @@ class Model:
             if gate != NO_GATE:
                 yield env.timeout(owed)
                 opened = self.opened[rank][gate]
+                owed = 0.0
                 if not opened.processed:
                     yield opened
-                owed = machine.event_poll_us
+                    owed = machine.event_poll_us
             if kind == PUT:
                 yield env.timeout(owed)
                 yield from self.put(rank, q, core, step)

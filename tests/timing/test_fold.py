@@ -115,7 +115,7 @@ def test_ranks_that_touch_without_delay_are_not_folded() -> None:
     layer = small_layer(ep=2, experts=2)
     counts = np.full((2, 2), 8)
     assert not foldable(layer, counts, replace(A3, hop_us=0.0))
-    instant = replace(A3, event_visible_us=0.0, event_poll_us=0.0)
+    instant = replace(A3, event_visible_us=0.0)
     assert not foldable(layer, counts, instant)
 
 

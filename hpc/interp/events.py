@@ -2,7 +2,8 @@
 
 A worker's step is: fetch, wait, run, signal. Costs, in this order, for every step:
 `task_fetch_us`; if the gate is closed, until it is open and then one `event_poll_us`
-(an open one is seen while the task is fetched); the work; `event_set_us` per Set, after which the signal travels `event_visible_us`.
+(an open one is seen while the task is fetched); the work; `event_set_us` per Set, after
+which the signal travels `event_visible_us`.
 
 - Compute occupies its core for the larger of its own time and its HBM transfer.
 - A put tile reads HBM and occupies the egress link of its rank; the core is busy until

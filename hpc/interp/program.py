@@ -23,7 +23,8 @@ class Gate:
     """What opens a gate and what passing it costs (microseconds).
 
     `delay_us` runs from the last signal to the opening, `poll_us` from the opening to
-    the moment a core that waits goes on; a core that comes later does not pay it. `cause` is the event's name up to `[`.
+    the moment a core that waits goes on; a core that comes later does not pay it.
+    `cause` is the event's name up to `[`.
     """
 
     name: str

@@ -283,10 +283,10 @@ def _waits(run: Run, q: int) -> dict[str, Floats]:
     for s, g in enumerate(run.program.codes[q].gates):
         if g == NO_GATE:
             continue
-        gate, time = run.program.gates[g], blocked[:, :, s]
-        polled_us = np.where(time > 0, gate.poll_us, 0.0)
+        gate, stood = run.program.gates[g], blocked[:, :, s]
+        polled_us = np.where(stood > 0, gate.poll_us, 0.0)
         for cause, time in (
-            (gate.cause, time - polled_us - gate.launch_us),
+            (gate.cause, stood - polled_us - gate.launch_us),
             ("launch", np.full(blocked.shape[:2], gate.launch_us)),
         ):
             if cause != "launch" or gate.launch_us:

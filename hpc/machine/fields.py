@@ -155,7 +155,7 @@ FIELDS: tuple[Field, ...] = (
         "us",
         0,
         1e4,
-        "the poll that sees the counter reach its threshold",
+        "from the opening of an event until a core that waits for it goes on",
     ),
     Field("sync", "sync_all_us", "float", "us", 0, 1e5, "barrier of a die"),
     Field("sync", "kernel_launch_us", "float", "us", 0, 1e5, "launch in a graph"),

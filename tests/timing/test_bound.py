@@ -100,8 +100,8 @@ def test_matrix_work_binds_the_large_layer_and_is_its_arithmetic() -> None:
     assert bound.bound_by == "aic"
     # 32,768 rows x 3 x 7168 x 2048 multiply-adds at 4,096 a cycle on 24 cores.
     work_us = 32768 * 3 * 7168 * 2048 / (4096 * 24 * 1800)
-    # launch + fetch; put issue + visible; then set + visible by way of an AIV, put issue
-    # and visible. Who comes to an open event does not poll.
+    # launch + fetch; put issue + visible; then set + visible by way of an AIV, put
+    # issue and visible. Who comes to an open event does not poll.
     ends_us = (3.7 + 0.1) + (1.3 + 1.0) + (0.2 + 1.0) + 1.3 + 1.0
     assert bound.bound_us == pytest.approx(work_us + ends_us, rel=1e-12)
 

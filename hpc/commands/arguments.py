@@ -248,8 +248,9 @@ def _machine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a record's name or .toml file")
     parser.add_argument(
         "--points",
-        metavar="NAME",
-        help="validate against the points of this machine (default: the record's name)",
+        metavar="NAME|FILE",
+        help="validate against the points of this machine, or of your .toml file "
+        "(default: those of the record's name)",
     )
     _add_json(parser)
 

@@ -6,11 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from hpc.commands.errors import FAILED, OK, InputError
-from hpc.commands.outputs import show, show_json, show_table
+from hpc.commands.outputs import note, show, show_json, show_table
 from hpc.commands.progress import Progress
 
 if TYPE_CHECKING:
     from hpc.commands.validation import Outcome
+    from hpc.machine.published import Point, Published
     from hpc.machine.record import Fact, Machine
 
 
@@ -69,30 +70,56 @@ def _validate(machine: Machine, args: argparse.Namespace) -> int:
     if args.json:
         show_json(_validation_json(machine, outcomes))
     else:
-        show(_validation_text(machine, outcomes))
+        show(_validation_text(machine, outcomes, args.points))
     return FAILED if any(one.ok is False for one in outcomes) else OK
 
 
 def _outcomes(machine: Machine, args: argparse.Namespace) -> list[Outcome]:
     from hpc.commands.validation import Validator
-    from hpc.machine.published import load_points
 
-    published = load_points()
-    device = args.points or machine.name
-    points = published.of(device)
-    if not points:
-        known = sorted({name for p in published.points for name in p.machines})
-        raise InputError(
-            f"{args.name}: error: no published points for '{device}'; "
-            f"--points takes {', '.join(known)}"
-        )
+    published, points = _points(machine, args)
     validator = Validator(args.name, machine, published)
     found: list[Outcome] = []
     with Progress() as progress:
+        progress.step("checking the points")
+        if faults := validator.faults(points):
+            raise InputError("\n".join(faults))
         for point in points:
             progress.step(f"simulating {point.id}")
             found.append(validator.outcome(point))
     return found
+
+
+def _points(
+    machine: Machine, args: argparse.Namespace
+) -> tuple[Published, tuple[Point, ...]]:
+    """What is published, and the points asked for: of a file, or of a machine."""
+    from hpc.commands.validation import Validator
+    from hpc.machine.published import PointError, load_own_points, load_points
+    from hpc.machine.toml_file import is_path
+
+    if args.points is None or not is_path(args.points):
+        shipped = load_points()
+        device = args.points or machine.name
+        if points := shipped.of(device):
+            return shipped, points
+        raise InputError(
+            f"{args.name}: error: no published points for '{device}'; "
+            f"--points takes {', '.join(shipped.machines)}, or a .toml file of yours"
+        )
+    try:
+        own = load_own_points(args.points)
+    except PointError as error:
+        usable = error.usable
+        more = Validator(args.name, machine, usable).faults(usable.of(machine.name))
+        raise InputError("\n".join([str(error), *more])) from error
+    points = own.of(machine.name)
+    for_others = f"for other machines: {', '.join(own.machines)}"
+    if not points:
+        raise InputError(f"{args.points}: error: all points are {for_others}")
+    if left := len(own.points) - len(points):
+        note(f"{args.points}: note: {left} left out, {for_others}")
+    return own, points
 
 
 def _verdict(one: Outcome) -> str:
@@ -118,7 +145,9 @@ def _validation_json(machine: Machine, outcomes: list[Outcome]) -> dict[str, obj
     return {"machine": machine.name, "points": rows, "assumed": _assumed(machine)}
 
 
-def _validation_text(machine: Machine, outcomes: list[Outcome]) -> str:
+def _validation_text(
+    machine: Machine, outcomes: list[Outcome], points: str | None
+) -> str:
     from hpc.report.tables import render_table
 
     columns = ["point", "published", "simulated", "unit", "error", "allowed"]
@@ -137,6 +166,8 @@ def _validation_text(machine: Machine, outcomes: list[Outcome]) -> str:
         for one in outcomes
     ]
     title = f"{machine.name}, published and simulated; not checked on hardware by us"
+    if points is not None:
+        title = f"{machine.name}, points of {points} and simulated"
     table = render_table(title, columns, rows, color=False, left=(0, 3, 6, 7))
     return table + "".join(f"{line}\n" for line in _footnotes(machine, outcomes))
 

@@ -8,14 +8,15 @@ everything or is refused with all its faults at once.
 from __future__ import annotations
 
 import difflib
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import cast
 
 from hpc.machine.fields import BY_KEY, CONFIDENCES, FIELDS, GROUPS, Field
+from hpc.machine.places import KeyPath
+from hpc.machine.toml_file import TomlError, TomlFile, is_path, read_toml, shorten
 
 RECORDS = Path(__file__).parent / "records"
 DTYPES = ("bf16", "fp16", "fp32")
@@ -25,10 +26,15 @@ Cycles = tuple[float, float, float]
 FactValue = int | float | Cycles | tuple[str, ...]
 
 
+Faults = list[tuple[KeyPath, str]]
+"""Where in a record, and what is wrong there."""
+
+
 class MachineError(Exception):
     """A machine that does not exist or a record that is wrong.
 
-    The message has one line per fault, each `file: error: ...`.
+    The message has one line per fault, each `file:line:col: error: ...`, as far as
+    there is a place.
     """
 
 
@@ -133,11 +139,11 @@ def load_machine(name_or_path: str) -> Machine:
 
     Raises MachineError if there is none or if it is wrong.
     """
-    if name_or_path.endswith(".toml") or "/" in name_or_path:
+    if is_path(name_or_path):
         return _read_record(Path(name_or_path))
     if name_or_path not in machine_names():
         known = ", ".join(machine_names())
-        guess = _did_you_mean(name_or_path, machine_names())
+        guess = did_you_mean(name_or_path, machine_names())
         raise MachineError(
             f"{name_or_path}: error: unknown machine{guess}; known machines: {known}"
         )
@@ -151,53 +157,46 @@ def _shipped(name: str) -> Machine:
 
 def _read_record(path: Path) -> Machine:
     try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise MachineError(f"{path}: error: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise MachineError(f"{path}: error: not UTF-8 text") from None
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        reason = str(error) or "nested too deeply"
-        raise MachineError(f"{path}: error: not valid TOML: {reason}") from None
-    return parse_record(cast(dict[str, object], data), str(path))
+        return parse_record(read_toml(str(path)))
+    except TomlError as error:
+        raise MachineError(str(error)) from None
 
 
-def parse_record(data: dict[str, object], file: str) -> Machine:
-    """A machine from parsed TOML; MachineError lists every fault, naming `file`."""
-    faults: list[str] = []
-    header = {key: _header(data, key, faults) for key in ("name", "summary")}
-    facts = _facts(data, faults)
-    faults += _misfits(facts)
+def parse_record(file: TomlFile) -> Machine:
+    """A machine from parsed TOML; MachineError lists every fault with its place."""
+    faults: Faults = []
+    header = {key: _header(file.data, key, faults) for key in ("name", "summary")}
+    facts = _facts(file.data, faults)
+    values = {key: fact.value for key, fact in facts.items()}
+    for key, fault in misfits(values):
+        faults.append(((BY_KEY[key].group, key), fault))
     if faults:
-        raise MachineError("\n".join(f"{file}: error: {fault}" for fault in faults))
+        faults.sort(key=lambda fault: file.spot(fault[0]))
+        lines = (f"{file.where(path)}: error: {text}" for path, text in faults)
+        raise MachineError("\n".join(lines))
     ordered = tuple(facts[field.key] for field in FIELDS)
     # The dataclass and FIELDS list the same keys: tests/machine checks it.
-    values = cast(dict[str, int], {fact.key: fact.value for fact in ordered})
     return Machine(**header, facts=ordered, **values)  # pyright: ignore[reportArgumentType]
 
 
-def _header(data: dict[str, object], key: str, faults: list[str]) -> str:
+def _header(data: dict[str, object], key: str, faults: Faults) -> str:
     value = data.get(key)
     if isinstance(value, str) and value:
         return value
-    faults.append(
-        f'missing {key} = "..."'
-        if value is None
-        else f"{key}: expected a string, got {value!r}"
-    )
+    missing = f'missing {key} = "..."'
+    wrong = f"{key}: expected a string, got {shorten(value)}"
+    faults.append(((key,), missing if value is None else wrong))
     return ""
 
 
-def _facts(data: dict[str, object], faults: list[str]) -> dict[str, Fact]:
+def _facts(data: dict[str, object], faults: Faults) -> dict[str, Fact]:
     facts: dict[str, Fact] = {}
     for group, table in data.items():
         if group in ("name", "summary"):
             continue
         if group not in GROUPS or not isinstance(table, dict):
-            guess = _did_you_mean(group, (*GROUPS, "name", "summary"))
-            faults.append(f"unknown section or key '{group}'{guess}")
+            guess = did_you_mean(group, (*GROUPS, "name", "summary"))
+            faults.append(((group,), f"unknown section or key '{group}'{guess}"))
             continue
         for key, entry in cast(dict[str, object], table).items():
             fact = _fact(group, key, entry, faults)
@@ -205,7 +204,10 @@ def _facts(data: dict[str, object], faults: list[str]) -> dict[str, Fact]:
                 facts[key] = fact
     seen = {key for group in GROUPS for key in _keys(data.get(group))}
     faults += [
-        f"missing {field.group}.{field.key} ({field.doc}, {field.unit})"
+        (
+            (field.group,),
+            f"missing {field.group}.{field.key} ({field.doc}, {field.unit})",
+        )
         for field in FIELDS
         if field.key not in seen
     ]
@@ -216,31 +218,31 @@ def _keys(table: object) -> Iterable[str]:
     return cast(dict[str, object], table) if isinstance(table, dict) else ()
 
 
-def _fact(group: str, key: str, entry: object, faults: list[str]) -> Fact | None:
-    where = f"{group}.{key}"
-    field = BY_KEY.get(key)
+def _fact(group: str, key: str, entry: object, faults: Faults) -> Fact | None:
+    field, where = BY_KEY.get(key), f"{group}.{key}"
+    found: list[str] = []
     if field is None:
-        faults.append(f"unknown key {where}{_did_you_mean(key, BY_KEY)}")
-        return None
-    if field.group != group:
-        faults.append(f"{where}: belongs to [{field.group}]")
-        return None
-    if not isinstance(entry, dict):
-        faults.append(f"{where}: expected {{ {', '.join(FACT_KEYS)} }}, got {entry!r}")
+        found.append(f"unknown key {where}{did_you_mean(key, BY_KEY)}")
+    elif field.group != group:
+        found.append(f"{where}: belongs to [{field.group}]")
+    elif not isinstance(entry, dict):
+        wanted = f"{{ {', '.join(FACT_KEYS)} }}"
+        found.append(f"{where}: expected {wanted}, got {shorten(entry)}")
+    else:
+        table = cast(dict[str, object], entry)
+        found += [f"{where}: {fault}" for fault in _entry_faults(field, table)]
+    faults += [((group, key), fault) for fault in found]
+    if field is None or found:
         return None
     table = cast(dict[str, object], entry)
-    found = _entry_faults(field, table)
-    if found:
-        faults += [f"{where}: {fault}" for fault in found]
-        return None
-    value = _value(field, table["value"])
+    value = fact_value(field, table["value"])
     return Fact(key, value, field.unit, str(table["confidence"]), str(table["source"]))
 
 
 def _entry_faults(field: Field, table: dict[str, object]) -> list[str]:
     faults = [f"missing '{key}'" for key in FACT_KEYS if key not in table]
     faults += [
-        f"unknown key '{key}'{_did_you_mean(key, FACT_KEYS)}"
+        f"unknown key '{key}'{did_you_mean(key, FACT_KEYS)}"
         for key in table
         if key not in FACT_KEYS
     ]
@@ -248,27 +250,27 @@ def _entry_faults(field: Field, table: dict[str, object]) -> list[str]:
         return faults
     unit, confidence, source = table["unit"], table["confidence"], table["source"]
     if unit != field.unit:
-        faults.append(f"unit must be '{field.unit}', got {unit!r}")
+        faults.append(f"unit must be '{field.unit}', got {shorten(unit)}")
     if confidence not in CONFIDENCES:
         names = ", ".join(CONFIDENCES)
-        faults.append(f"confidence must be one of {names}, got {confidence!r}")
+        faults.append(f"confidence must be one of {names}, got {shorten(confidence)}")
     if not isinstance(source, str) or not source.strip():
-        faults.append(f"source must say where the value is from, got {source!r}")
-    return faults + _value_faults(field, table["value"])
+        faults.append(f"source must say where the value is from, got {shorten(source)}")
+    return faults + value_faults(field, table["value"])
 
 
-def _value_faults(field: Field, value: object) -> list[str]:
+def value_faults(field: Field, value: object) -> list[str]:
+    """What is wrong with the value of a key; nothing if it can be used."""
     if field.kind == "dtypes":
-        known = ", ".join(DTYPES)
+        wrong = f"value must be a list of {', '.join(DTYPES)}, got {shorten(value)}"
         items = cast(list[object], value) if isinstance(value, list) else []
-        if items and all(item in DTYPES for item in items):
-            return []
-        return [f"value must be a list of {known}, got {value!r}"]
+        return [] if items and all(item in DTYPES for item in items) else [wrong]
     if field.kind != "cycles":
         return _number_faults(field, value)
+    wrong = f"value must be [head, slope, tail], got {shorten(value)}"
     parts = cast(list[object], value) if isinstance(value, list) else []
     if len(parts) != 3:
-        return [f"value must be [head, slope, tail], got {value!r}"]
+        return [wrong]
     return [fault for part in parts for fault in _number_faults(field, part)]
 
 
@@ -276,14 +278,16 @@ def _number_faults(field: Field, value: object) -> list[str]:
     kinds = (int,) if field.kind == "int" else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds):
         expected = "a whole number" if field.kind == "int" else "a number"
-        return [f"value must be {expected}, got {value!r}"]
+        return [f"value must be {expected}, got {shorten(value)}"]
     # NaN compares false, so it is refused like any other value out of range.
     if field.low <= value <= field.high:
         return []
-    return [f"value {value!r} is outside {field.low:g} .. {field.high:g} {field.unit}"]
+    allowed = f"{field.low:g} .. {field.high:g} {field.unit}"
+    return [f"value {shorten(value)} is outside {allowed}"]
 
 
-def _value(field: Field, value: object) -> FactValue:
+def fact_value(field: Field, value: object) -> FactValue:
+    """A value without faults, as a Machine holds it."""
     if field.kind == "dtypes":
         return tuple(cast(list[str], value))
     if field.kind == "cycles":
@@ -292,8 +296,8 @@ def _value(field: Field, value: object) -> FactValue:
     return cast(int, value) if field.kind == "int" else float(cast(float, value))
 
 
-def _misfits(facts: dict[str, Fact]) -> list[str]:
-    """Values that are each in range but cannot hold together."""
+def misfits(values: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Keys whose values are each in range but cannot hold together, and why."""
     pairs = (
         ("put_core_gbps", "link_gbps"),
         ("hbm_core_gbps", "hbm_gbps"),
@@ -302,16 +306,27 @@ def _misfits(facts: dict[str, Fact]) -> list[str]:
         ("l2_bytes", "hbm_bytes"),
         ("l1_bytes", "l2_bytes"),
     )
-    faults: list[str] = []
+    faults: list[tuple[str, str]] = []
     for small, large in pairs:
-        if small not in facts or large not in facts:
+        if small not in values or large not in values:
             continue
-        low, high = facts[small].value, facts[large].value
-        if cast(float, low) > cast(float, high):
-            faults.append(f"{small} = {low} exceeds {large} = {high}")
-    return faults
+        low, high = cast(float, values[small]), cast(float, values[large])
+        if low > high:
+            faults.append((small, f"{small} = {low} exceeds {large} = {high}"))
+    return faults + _split_packages(values)
 
 
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
+def _split_packages(values: Mapping[str, object]) -> list[tuple[str, str]]:
+    """A node holds whole packages: ranks fill both in order (see `topology`)."""
+    package = cast("int | None", values.get("dies_per_package"))
+    node = cast("int | None", values.get("dies_per_node"))
+    if package is None or node is None or package > node or node % package == 0:
+        return []
+    message = f"dies_per_node = {node} is no multiple of dies_per_package = {package}"
+    return [("dies_per_node", message)]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or nothing if no known word is close."""
+    close = difflib.get_close_matches(word[:64], list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

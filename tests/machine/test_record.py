@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +143,22 @@ FAULTS: dict[str, tuple[Callable[[str], str], str]] = {
         lambda text: text.replace("value = 5.7,", "value = 500,"),
         "put_core_gbps = 500.0 exceeds link_gbps = 137.0",
     ),
+    "packages that no node can be filled with": (
+        lambda text: text.replace(
+            "dies_per_package = { value = 2", "dies_per_package = { value = 3"
+        ),
+        "dies_per_node = 16 is no multiple of dies_per_package = 3",
+    ),
+    "a node smaller than a package": (
+        lambda text: text.replace(
+            "dies_per_package = { value = 2", "dies_per_package = { value = 32"
+        ),
+        "dies_per_package = 32 exceeds dies_per_node = 16",
+    ),
+    "number that Python will not print": (
+        lambda text: text.replace("value = 24, unit", f"value = 0x{'f' * 6000}, unit"),
+        "cores.aic_cores: value a huge number is outside 1 .. 1024 cores",
+    ),
     "not TOML": (lambda text: text + "\n[broken", "not valid TOML:"),
     "duplicate key": (
         lambda text: text.replace(AIC_LINE, AIC_LINE + "\n" + AIC_LINE),
@@ -162,7 +179,8 @@ def test_faulty_record_is_refused(fault: str, tmp_path: Path) -> None:
     with pytest.raises(MachineError) as error:
         load_machine(str(path))
     lines = str(error.value).splitlines()
-    assert all(line.startswith(f"{path}: error: ") for line in lines)
+    place = rf"{re.escape(str(path))}(:\d+:\d+)?: error: "
+    assert all(re.match(place, line) for line in lines)
     assert any(expected in line for line in lines)
 
 
@@ -174,6 +192,16 @@ def test_all_faults_are_reported_together(tmp_path: Path) -> None:
         load_machine(str(path))
     # The wrong unit, the unknown key, and the key that is missing because of it.
     assert len(str(error.value).splitlines()) == 3
+
+
+def test_a_fault_is_told_at_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    lines = A3.replace("value = 24, unit", "value = 0, unit").splitlines()
+    place = next(i for i, line in enumerate(lines, 1) if line.startswith("aic_cores"))
+    path.write_text("\n".join(lines))
+    with pytest.raises(MachineError) as error:
+        load_machine(str(path))
+    assert f"{path}:{place}:1: error: cores.aic_cores: value 0" in str(error.value)
 
 
 @pytest.mark.parametrize(

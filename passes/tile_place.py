@@ -11,6 +11,7 @@ from xdsl.passes import ModulePass
 from dialects import tile
 from dialects.base import ints_attr
 from dialects.tile_attrs import ALL
+from hpc.schedule.policy import POLICIES
 from passes.program import ProgramInfo, cost_of, fail, programs
 
 
@@ -71,16 +72,32 @@ class _Placer:
         comm = comm or (cores - vector if vector else cores // 2)
         vector = vector or cores - comm
         if comm < 1 or vector < 1 or comm + vector > cores:
-            raise fail(
-                self.program,
-                f"comm_aiv {comm} and vector_aiv {vector} must both be at least 1 and"
-                f" together at most the {cores} AIV cores of {machine.name}",
-            )
+            raise fail(self.program, self.misfit(comm, vector))
         return (
             tile.TeamAttr.of("aic", 0, aic),
             tile.TeamAttr.of("aiv", 0, comm),
             tile.TeamAttr.of("aiv", comm, vector),
         )
+
+    def misfit(self, comm: int, vector: int) -> str:
+        """Why the AIV cores do not make a communication and a vector team."""
+        machine, policy = self.info.machine.name, self.info.policy.name
+        cores = self.info.machine.aiv_cores
+        if (both := comm + vector) > cores:
+            return (
+                f"comm_aiv + vector_aiv = {comm} + {vector} = {both}"
+                f" exceeds the {cores} AIV cores of {machine}"
+            )
+        if cores == 1:
+            shared = " or ".join(p.name for p in POLICIES.values() if p.shared_aiv)
+            return (
+                f"policy {policy} needs an AIV core for communication and another one"
+                f" for vector work, {machine} has 1; use policy {shared}"
+            )
+        given, left = ("comm_aiv", "vector work")
+        if comm < 1:
+            given, left = ("vector_aiv", "communication")
+        return f"{given} = {cores} leaves no AIV core of {machine} for {left}"
 
     def cores(
         self, what: str, option: int | None, pin: int | None, most: int

@@ -60,8 +60,18 @@ OPTIONS = [
     ("tile-place{aic=0}", "aic must be 1 to the 24 cores of ascend_a3, got 0"),
     ("tile-place{aic=25}", "aic must be 1 to the 24 cores of ascend_a3, got 25"),
     ("tile-place{comm-aiv=-1}", "comm_aiv must be 1 to the 48 cores"),
-    ("tile-place{comm-aiv=48}", "together at most the 48 AIV cores of ascend_a3"),
-    ("tile-place{comm-aiv=30 vector-aiv=30}", "comm_aiv 30 and vector_aiv 30"),
+    (
+        "tile-place{comm-aiv=48}",
+        "comm_aiv = 48 leaves no AIV core of ascend_a3 for vector work",
+    ),
+    (
+        "tile-place{vector-aiv=48}",
+        "vector_aiv = 48 leaves no AIV core of ascend_a3 for communication",
+    ),
+    (
+        "tile-place{comm-aiv=30 vector-aiv=30}",
+        "comm_aiv + vector_aiv = 30 + 30 = 60 exceeds the 48 AIV cores of ascend_a3",
+    ),
     ("tile-lower-comm{chunks=0}", "chunks must be 1 to 8, got 0"),
     ("tile-lower-comm{chunks=9}", "chunks must be 1 to 8, got 9"),
     ('tile-schedule{policy="x"}', "unknown policy 'x'; there are serial,"),

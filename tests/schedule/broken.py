@@ -166,7 +166,7 @@ FAULTS: dict[str, tuple[Schedule, str]] = {
         with_team(S, VEC_Q, Team("aiv", 25, 24)),
         r"queue 2 runs on aiv\[25:49\], the machine has 48 aiv cores",
     ),
-    "task-count": (S, "21 tasks and puts on a rank, the machine has 12"),
+    "task-count": (S, "21 tasks and puts on a rank, the machine takes 12"),
     "team-overlap": (
         with_team(S, VEC_Q, Team("aiv", 20, 24)),
         r"queues 1 and 2 share aiv\[20:24\]",

@@ -47,7 +47,8 @@ def _count(index: Index, limits: Limits) -> Iterator[Violation]:
     count = sum(isinstance(instr, Task | Put) for _, instr in index.places())
     if limits.max_tasks is not None and count > limits.max_tasks:
         message = (
-            f"{count} tasks and puts on a rank, the machine has {limits.max_tasks}"
+            f"{count} tasks and puts on a rank, the machine takes {limits.max_tasks} "
+            "(max_tasks of its record)"
         )
         yield index.violation(CHECK, "task-count", message)
 

@@ -64,7 +64,11 @@ LAYER = Record(
     Layer,
     (
         Field("name", Text(), "name of the layer"),
-        Field("tokens", Items(Int(), least=1), "tokens of each rank, `ep` entries"),
+        Field(
+            "tokens",
+            Items(Int(), least=1),
+            "tokens of each rank, `ep` entries, not all 0",
+        ),
         Field("hidden", COLS, "columns of a token"),
         Field("intermediate", COLS, "columns after the activation"),
         Field("experts", Int(1, 1 << 16), "experts over all ranks, at least `ep`"),

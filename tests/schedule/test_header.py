@@ -95,6 +95,7 @@ def test_what_the_compiler_writes_agrees_with_its_header(mode, policy, name):
         ({"hidden": 32}, "wrong-size", '"w_up" has 64 rows, not 32'),
         ({"hidden": 63}, "wrong-size", "hidden is 63, but "),
         ({"intermediate": 64}, "wrong-size", '"w_down" has 32 rows, not 64'),
+        ({"intermediate": 64}, "wrong-size", '"w_up" has 64 columns, not 128'),
         ({"hidden": 96}, "wrong-padding", "hidden is 64, expected 96 for hidden 96"),
         ({"intermediate": 16}, "wrong-padding", "up_width is 64, expected 32"),
         ({"dtype": "fp16"}, "wrong-dtype", "the layer is fp16, but "),

@@ -155,6 +155,8 @@ def test_limits_come_from_a_machine_record():
     assert limits.max_events == machine.max_events
     assert limits.max_tasks == machine.max_tasks
     assert limits.l0_bytes == (machine.l0a_bytes, machine.l0b_bytes, machine.l0c_bytes)
+    assert limits.l1_bytes == machine.l1_bytes
+    assert limits.fractal == 16
 
 
 def test_equal_programs_of_all_ranks_are_the_one_program():

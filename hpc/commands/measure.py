@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from hpc.commands.errors import FAILED, OK, InputError
@@ -95,7 +96,7 @@ def spec_steps(spec: Spec) -> tuple[Step, ...]:
 
 
 def _values(report: ValueReport, against: str) -> Values:
-    from hpc.report.summary import Values
+    from hpc.report.summary import OutputError, Values
 
     return Values(
         what=report.what,
@@ -108,6 +109,10 @@ def _values(report: ValueReport, against: str) -> Values:
         worst=_worst(report.worst),
         faults=report.faults,
         against=against,
+        outputs=tuple(
+            OutputError(name, error if isfinite(error) else None, allowed)
+            for name, error, allowed in report.outputs
+        ),
     )
 
 

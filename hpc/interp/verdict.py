@@ -22,7 +22,8 @@ class Verdict:
     """The worst error of outputs against a reference, relative to the natural scale.
 
     `max_rel_err` is infinite if an output is not a number (or not zero where it must
-    be). `worst` says where: (output, rank, row, column). `outputs` has the worst error
+    be). Of several outputs it is that of the one nearest to its `bound`: another one,
+    with a wider bound, may have a larger error. `worst` says where: (output, rank, row, column). `outputs` has the worst error
     and the bound of every output that has elements.
     """
 

@@ -31,9 +31,11 @@ class ValueReport:
     """What executing one schedule showed.
 
     `max_rel_err` is relative to the natural scale (see `reference`), None if an output
-    is not a number or there is none; `bound` is what it must not exceed. `worst` names
-    the element (output, rank, row, column), `outputs` the worst error and the bound of
-    every output, infinite for one that is not a number.
+    is not a number or there is none; `bound` is what it must not exceed. Each output
+    has a bound of its own: both are those of the output whose error is the largest part
+    of its bound, which need not be the largest error. `worst` names the element
+    (output, rank, row, column), `outputs` the worst error and the bound of every
+    output, infinite for one that is not a number.
 
     `bit_identical` compares the seeds; `digest` is that of the output bits; schedules
     verified together have equal ones if they computed the same. `what` is "shrunk" or

@@ -28,13 +28,28 @@ class CoreUse:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputError:
+    """The largest relative error of one output, None if it is not a number."""
+
+    name: str
+    max_rel_err: float | None
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        return self.max_rel_err is not None and self.max_rel_err <= self.allowed
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
     """The outcome of running the schedule on data.
 
-    `max_rel_err` is None if an output is not a number; `worst` says where it is.
-    `digest` names the exact bits, for comparison between policies. `faults` says what
-    else went wrong. The reference computes the spec's operators, or, `against` "file",
-    those of a schedule file that came alone.
+    Every output has a bound of its own. `max_rel_err` and `allowed` are those of the
+    output that comes nearest to its bound, so another output may have a larger error;
+    `outputs` has them all. `max_rel_err` is None if an output is not a number; `worst`
+    says where it is. `digest` names the exact bits, for comparison between policies.
+    `faults` says what else went wrong. The reference computes the spec's operators, or,
+    `against` "file", those of a schedule file that came alone.
     """
 
     what: str
@@ -47,18 +62,25 @@ class Values:
     worst: str = ""
     faults: tuple[str, ...] = ()
     against: str = "spec"
+    outputs: tuple[OutputError, ...] = ()
 
     @property
     def complaints(self) -> tuple[str, ...]:
         """Why these values are not right; nothing if they are."""
         if self.ok:
             return ()
-        if self.faults or self.max_rel_err is None:
-            return self.faults or (f"not a number at {self.worst}",)
+        if self.faults:
+            return self.faults
         error, allowed = self.max_rel_err, self.allowed
-        if error <= allowed:
+        if error is None:
+            worst = f"not a number at {self.worst}"
+        elif error <= allowed:
             return ("the interleavings differ in bits",)
-        return (f"relative error {error:.2e} > {allowed:.2e} at {self.worst}",)
+        else:
+            worst = f"relative error {error:.2e} > {allowed:.2e} at {self.worst}"
+        named = self.worst.split(",")[0]
+        others = [one for one in self.outputs if not one.ok and one.name != named]
+        return (worst, *(f"{one.name} is wrong too" for one in others))
 
 
 @dataclass(frozen=True)
@@ -239,6 +261,15 @@ def _values_json(values: Values | None, identical: bool | None) -> Json | None:
         "seeds": list(values.seeds),
         "max_rel_err": values.max_rel_err,
         "allowed": values.allowed,
+        "worst": values.worst or None,
+        "outputs": {
+            one.name: {
+                "max_rel_err": one.max_rel_err,
+                "allowed": one.allowed,
+                "ok": one.ok,
+            }
+            for one in values.outputs
+        },
         "bit_identical": values.bit_identical if identical is None else identical,
         "ok": values.ok,
         "complaints": list(values.complaints),

@@ -220,14 +220,35 @@ def _value_rows(report: RunReport) -> list[Row]:
     if ran.against == "file":
         kind += "; the reference computes the file's own operators"
     return [
-        _row("values: largest relative error", policies, _error_cell, kind),
-        _row("  allowed", policies, lambda p: f"{_values(p).allowed:.2e}", "bound"),
+        *_error_rows(policies, kind),
         _row("  verdict", policies, lambda p: _verdict(_values(p).ok), CHECK),
         _row(
             "  same bits for all seeds and policies",
             policies,
             lambda _: same,
             "checked",
+        ),
+    ]
+
+
+def _error_rows(policies: Sequence[PolicyReport], kind: str) -> list[Row]:
+    """The error of the output; of several, that of each beside its own bound."""
+    allowed = {one.name: one.allowed for p in policies for one in _values(p).outputs}
+    if len(allowed) < 2:
+        return [
+            _row("values: largest relative error", policies, _error_cell, kind),
+            _row("  allowed", policies, lambda p: f"{_values(p).allowed:.2e}", "bound"),
+        ]
+
+    def cell(policy: PolicyReport, name: str) -> str:
+        found = (one for one in _values(policy).outputs if one.name == name)
+        return next((_error(one.max_rel_err) for one in found), "-")
+
+    return [
+        _row("values: largest relative error", policies, lambda _: "", kind),
+        *(
+            _row(f"  {n}", policies, lambda p, n=n: cell(p, n), f"allowed {most:.2e}")
+            for n, most in allowed.items()
         ),
     ]
 
@@ -239,7 +260,10 @@ def _values(policy: PolicyReport) -> Values:
 
 
 def _error_cell(policy: PolicyReport) -> str:
-    error = _values(policy).max_rel_err
+    return _error(_values(policy).max_rel_err)
+
+
+def _error(error: float | None) -> str:
     return "not a number" if error is None else f"{error:.2e}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hpc.schedule.model import Schedule
 from hpc.schedule.policy import POLICIES
 from hpc.schedule.reader import read_schedule
 from hpc.schedule.writer import dump_schedule
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import SAMPLES, Hpc
 
 
 @pytest.fixture
@@ -197,6 +198,36 @@ def test_wrong_values_fail_the_run(
     assert outcome.status == 1
     assert "not a number" in outcome.out
     assert "error: policy list: wrong values: row 3 twice\n" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "outputs"),
+    [
+        ("tiny.moe", "forward", {"out"}),
+        ("tiny_train.moe", "backward", {"drouter", "dw_down", "dw_up", "dx"}),
+        ("tiny_train.moe", "train", {"out", "drouter", "dw_down", "dw_up", "dx"}),
+    ],
+)
+def test_every_output_has_an_error_and_a_bound_of_its_own(
+    name: str, mode: str, outputs: set[str], hpc: Hpc, tmp_path: Path
+) -> None:
+    """The error on top is that of the output that comes nearest to its bound."""
+    source = (SAMPLES / name).read_text()
+    (tmp_path / name).write_text(re.sub(r"mode *= *\w+", f"mode = {mode}", source))
+    values = json.loads(hpc("run", name, "--json").out)["values"]
+    assert set(values["outputs"]) == outputs
+    for one in values["outputs"].values():
+        assert 0 < one["max_rel_err"] <= one["allowed"]
+        assert one["ok"] is True
+    nearest = max(
+        values["outputs"].values(), key=lambda one: one["max_rel_err"] / one["allowed"]
+    )
+    assert values["max_rel_err"] == nearest["max_rel_err"]
+    assert values["allowed"] == nearest["allowed"]
+    text = hpc("run", name).out.split("values: ")[1]
+    for output in outputs if len(outputs) > 1 else ():
+        error = f"{values['outputs'][output]['max_rel_err']:.2e}"
+        assert re.search(rf"^  {output} +{error} +allowed ", text, re.MULTILINE)
 
 
 def test_a_latency_below_the_bound_is_an_internal_error(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpc.report.summary import NUMBERS, compare_json
+from hpc.report.summary import NUMBERS, OutputError, compare_json
 from tests.report.reports import VALUES, failing, policy_report, run_report
 
 
@@ -74,6 +74,35 @@ def test_what_is_wrong_with_values_is_said(
     values = replace(VALUES, ok=False, worst="out, rank 1", **change)  # type: ignore[arg-type]
     report = run_report(replace(policy_report(), values=values))
     assert report.complaints[0] == f"policy list: wrong values: {complaint}"
+
+
+def test_the_error_of_every_output_is_in_the_json() -> None:
+    outputs = (OutputError("dx", 5e-2, 3e-2), OutputError("dw", None, 4e-2))
+    values = replace(VALUES, ok=False, worst="dx, rank 1", outputs=outputs)
+    report = run_report(replace(policy_report(), values=values))
+    written = json.loads(json.dumps(report.to_json(), allow_nan=False))["values"]
+    assert written["worst"] == "dx, rank 1"
+    assert written["outputs"] == {
+        "dx": {"max_rel_err": 5e-2, "allowed": 3e-2, "ok": False},
+        "dw": {"max_rel_err": None, "allowed": 4e-2, "ok": False},
+    }
+
+
+def test_every_wrong_output_is_named() -> None:
+    """The worst one with its place; one within its bound is not named."""
+    outputs = (
+        OutputError("dx", 0.5, 4e-3),
+        OutputError("dw", None, 4e-2),
+        OutputError("out", 1e-3, 4e-2),
+    )
+    values = replace(
+        VALUES, ok=False, max_rel_err=0.5, worst="dx, rank 1", outputs=outputs
+    )
+    report = run_report(replace(policy_report(), values=values))
+    assert report.complaints == (
+        "policy list: wrong values: relative error 5.00e-01 > 4.00e-03 at dx, rank 1",
+        "policy list: wrong values: dw is wrong too",
+    )
 
 
 def test_bits_that_differ_between_policies_make_the_run_fail() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hpc.report.summary import OutputError
 from hpc.report.tables import render_table
 from hpc.report.text import compare_text, describe_routing, run_text
 from hpc.schedule.layer import Routing
@@ -64,6 +65,26 @@ def test_an_error_that_is_no_number_is_called_so() -> None:
     values = replace(VALUES, max_rel_err=None, ok=False)
     text = run_text(run_report(replace(policy_report(), values=values)), color=False)
     assert row(text, "values: largest relative error")[:3] == ["not", "a", "number"]
+
+
+def test_each_of_several_outputs_has_its_error_and_its_bound() -> None:
+    outputs = (OutputError("dx", 2e-3, 3e-2), OutputError("dw_up", None, 4e-2))
+    values = replace(VALUES, max_rel_err=None, ok=False, outputs=outputs)
+    text = run_text(run_report(replace(policy_report(), values=values)), color=False)
+    assert row(text, "values: largest relative error")[:2] == ["computed,", "shrunk,"]
+    assert row(text, "dx") == ["2.00e-03", "allowed", "3.00e-02"]
+    assert row(text, "dw_up") == ["not", "a", "number", "allowed", "4.00e-02"]
+    assert "  allowed " not in text.split("values:")[1].split("dx")[0]
+
+
+def test_an_output_that_another_policy_does_not_have() -> None:
+    outputs = (OutputError("dx", 2e-3, 3e-2), OutputError("dw", 2e-3, 3e-2))
+    full, none = (
+        replace(policy_report(name), values=replace(VALUES, outputs=found))
+        for name, found in (("list", outputs), ("paper", ()))
+    )
+    text = run_text(run_report(full, none), color=False)
+    assert row(text, "dx") == ["2.00e-03", "-", "allowed", "3.00e-02"]
 
 
 def test_without_values_there_are_no_rows_for_them() -> None:

@@ -23,8 +23,9 @@ class Verdict:
 
     `max_rel_err` is infinite if an output is not a number (or not zero where it must
     be). Of several outputs it is that of the one nearest to its `bound`: another one,
-    with a wider bound, may have a larger error. `worst` says where: (output, rank, row, column). `outputs` has the worst error
-    and the bound of every output that has elements.
+    with a wider bound, may have a larger error. `worst` says where: (output, rank, row,
+    column). `outputs` has the worst error and the bound of every output that has
+    elements.
     """
 
     max_rel_err: float

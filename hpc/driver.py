@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ __all__ = [
     "compile_text",
     "default_pipeline",
 ]
+
+_IS_ERROR = re.compile(r"([^\n]*:\d+:\d+: )?error: ")
 
 OnPass = Callable[[str, ModuleOp, float], None]
 PassTable = dict[str, Callable[[], type[ModulePass]]]
@@ -136,6 +139,9 @@ def _schedule(module: ModuleOp, pipeline: str) -> Schedule:
 
 
 def error_text(error: DiagnosticException) -> str:
-    """The message alone: notes hold the whole module in generic form."""
+    """The message alone, as an error: notes hold the whole module in generic form.
+
+    Passes begin theirs with `file:line:col: error:` where they know the line.
+    """
     text = str(error).strip()
-    return text if "error:" in text else f"error: {text}"
+    return text if _IS_ERROR.match(text) else f"error: {text}"

@@ -29,6 +29,7 @@ from hpc.commands.loading import load_passes
 from hpc.commands.outputs import note, write_text
 from hpc.commands.pipelines import check_pipeline
 from hpc.commands.quotes import find_bad_string
+from hpc.driver import error_text
 from hpc.spec.diagnostics import SpecError
 from hpc.universe import HPC_UNIVERSE
 
@@ -168,7 +169,7 @@ def run_opt(arguments: list[str], *, load: list[str]) -> int:
         note(render_parse_error(error))
         return FAILED
     except DiagnosticException as error:
-        note("\n".join([f"error: {error}", *getattr(error, "__notes__", ())]))
+        note("\n".join([error_text(error), *getattr(error, "__notes__", ())]))
         return FAILED
     main.finish()
     return OK

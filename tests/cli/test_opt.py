@@ -74,6 +74,36 @@ def test_wrong_ir_is_status_1_and_shown(hpc: Hpc, text: str, message: str) -> No
     assert outcome.out == ""
 
 
+def test_an_error_of_a_pass_is_called_one_once(hpc: Hpc, tiny: Path) -> None:
+    """With its line in front if the pass knows it, as `hpc compile` shows it."""
+    pipeline = "moe-tile,tile-place{aic=99}"
+    outcome = hpc("opt", tiny, "-p", pipeline)
+    expected = "aic must be 1 to the 24 cores of ascend_a3, got 99"
+    assert outcome.err == f"{tiny}:4:1: error: {expected}\n"
+    assert outcome.status == 1
+    compiled = hpc("compile", tiny, "-p", pipeline)
+    assert compiled.err.startswith(outcome.err)
+
+
+def test_an_error_without_a_line_is_called_one_too(hpc: Hpc, tiny: Path) -> None:
+    """Also if it speaks of errors further on."""
+    assert hpc("opt", tiny, "-p", "npu-check").err.startswith("error: npu-check works")
+    Path("mine.py").write_text("""\
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+class Mine(ModulePass):
+    name = "mine"
+
+    def apply(self, ctx, op):
+        raise PassFailedException("found one\\nerror: here")
+""")
+    outcome = hpc("--load", "mine.py", "opt", tiny, "-p", "mine")
+    assert outcome.err == "error: found one\nerror: here\n"
+    again = hpc("compile", tiny, "-p", "mine")
+    assert again.err.startswith("error: found one\nerror: here\n")
+
+
 def test_an_integer_too_large_for_its_type_is_refused(hpc: Hpc, tiny: Path) -> None:
     text = hpc("opt", tiny, "-p", "moe-tile,tile-select-gmm").out
     assert "base [16, " in text

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +90,7 @@ class Footprint:
         self._sizes: list[Floats] = []
         self.steps = steps
         self._regions: dict[Region, Ints] = {}
+        self._totals: dict[Region, Floats] = {}
         self._every: Floats = np.ones(rows.ranks)
         self.accesses = [
             [self._of_step(q, step) for step in queue] for q, queue in enumerate(steps)
@@ -167,8 +169,11 @@ class Footprint:
     def _used(self, region: Region, wanted: Floats) -> Access:
         """A read of `wanted` bytes, spread over the region."""
         slices = self._slices(region)
-        every: list[int] = slices.tolist()
-        total: Floats = np.array([self._sizes[i] for i in every]).sum(axis=0)
+        total = self._totals.get(region)
+        if total is None:
+            every: list[int] = slices.tolist()
+            total = np.array([self._sizes[i] for i in every]).sum(axis=0)
+            self._totals[region] = total
         share = np.minimum(1.0, wanted / np.maximum(total, 1.0))
         return Access(slices, share, write=False)
 
@@ -213,7 +218,7 @@ class Footprint:
             else:
                 rows = self.rows.rows(Region(name, expert, part))
             size = rows * float(self.row_bytes[name])
-            count = max(1, int(np.ceil(size.max(initial=0.0) / self.piece_bytes)))
+            count = max(1, ceil(size.max(initial=0.0) / self.piece_bytes))
             first = len(self._sizes)
             self._sizes += [size / count] * count
             found = self._atoms[atom] = np.arange(first, first + count)

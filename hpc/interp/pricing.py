@@ -19,6 +19,10 @@ MATRIX_OPS = ("gmm", "gmm_nt", "gmm_tn")
 """Operators of the cube."""
 
 
+KNOWN = 32
+"""Shares that are kept in case an instruction like it comes again."""
+
+
 def ceil_div(a: Ints, b: int) -> Ints:
     return -(-a // b)
 
@@ -38,6 +42,7 @@ class Pricer:
         self.ranks = rows.ranks
         self.buffers = {buffer.name: buffer for buffer in schedule.buffers}
         self._prices: dict[tuple[object, ...], tuple[float, ...]] = {}
+        self._known: dict[tuple[object, ...], tuple[Ints, Floats]] = {}
 
     def fill(self, queue: Queue, shares: Shares) -> None:
         """Writes work, tiles and offsets of one queue's shares in place."""
@@ -48,16 +53,45 @@ class Pricer:
             if step.kind not in (COMPUTE, PUT):
                 continue
             instr, i = queue.code[step.work], step.work
-            residue = self._residues(offsets[:, i], queue.team.size)
-            held = share_counts(tiles[:, i, None], residue, queue.team.size)
+            assert isinstance(instr, Task | Put)
+            first = offsets[:, i] % queue.team.size
+            held, work_us = self._shares(instr, tiles[:, i], first, queue.team.size)
             shares.tiles[:, :, s] = held
-            if not isinstance(instr, Task):
-                continue
-            if instr.op in MATRIX_OPS:
-                work_us = self._gmm_shares(instr, residue, held)
-            else:
-                work_us = self._vector_shares(instr, tiles[:, i], residue, held)
             shares.work_us[:, :, s] = work_us
+
+    def _shares(
+        self, instr: Task | Put, tiles: Ints, first: Ints, team: int
+    ) -> tuple[Ints, Floats]:
+        """Tiles and time of each core, [ranks, cores]; `first` is the core of tile 0
+        on each rank. Experts with the same rows often begin at the same core, too."""
+        key = self._key(instr, tiles, first, team)
+        found = self._known.get(key)
+        if found is None:
+            residue = (np.arange(team) - first[:, None]) % team
+            held = share_counts(tiles[:, None], residue, team)
+            work_us = np.zeros(held.shape)
+            if isinstance(instr, Task) and instr.op in MATRIX_OPS:
+                work_us = self._gmm_shares(instr, residue, held)
+            elif isinstance(instr, Task):
+                work_us = self._vector_shares(instr, tiles, residue, held)
+            # Few are kept: with other rows everywhere, nothing comes twice.
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            found = self._known[key] = held, work_us
+        return found
+
+    def _key(
+        self, instr: Task | Put, tiles: Ints, first: Ints, team: int
+    ) -> tuple[object, ...]:
+        """All that the shares of an instruction depend on."""
+        place = tiles.tobytes(), first.tobytes(), team
+        if isinstance(instr, Put):
+            return place
+        regions = (*instr.reads, *instr.writes)
+        names = tuple(region.buffer for region in regions)
+        rows = (instr.reads[0], instr.writes[0])
+        held = tuple(self.rows.rows(region).tobytes() for region in rows)
+        return (*place, instr.op, instr.base, names, held)
 
     def _tiles(self, queue: Queue) -> Ints:
         """Tiles of every instruction, int64 [ranks, instructions]."""
@@ -88,10 +122,6 @@ class Pricer:
         if task.op == "gmm_nt":
             n, k = k, n
         return rows, n, np.full_like(rows, k)
-
-    def _residues(self, offset: Ints, team: int) -> Ints:
-        """t mod team of the tiles of each core, int64 [ranks, cores]."""
-        return (np.arange(team) - offset[:, None]) % team
 
     def _gmm_shares(self, task: Task, residue: Ints, held: Ints) -> Floats:
         """Time of each core, by its count of whole and cut tiles."""

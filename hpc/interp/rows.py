@@ -66,6 +66,8 @@ class RowTable:
         if space == "token":
             return self._token_rows(region.part)
         parts = self._routed if space == "routed" else self._slots
+        if region.expert is not None and region.part is not None:
+            return parts[:, region.expert, region.part]
         if region.expert is not None:
             parts = parts[:, region.expert : region.expert + 1]
         if region.part is not None:

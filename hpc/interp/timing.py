@@ -215,11 +215,13 @@ def _work_ends(run: Run) -> Floats:
     last = set(epilogue(flow_nodes(run.schedule), spaces))
     ends = np.zeros(run.ranks)
     for q, queue in enumerate(run.schedule.queues):
-        found = run.last_ends(q)
+        counted: list[int] = []
         for s, step in enumerate(run.work.queues[q].steps):
             instr = queue.code[step.work] if step.work >= 0 else None
             if isinstance(instr, Put | Task) and node_of(instr) not in last:
-                np.maximum(ends, found[:, s], out=ends)
+                counted.append(s)
+        latest = run.last_ends(q)[:, counted].max(axis=1, initial=0.0)
+        np.maximum(ends, latest, out=ends)
     return ends
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,14 +35,27 @@ def run(args: argparse.Namespace) -> int:
                 pipeline=args.pipeline,
                 on_pass=_watcher(args, folder),
             )
-        text = dump_schedule(compiled.schedule)
         if folder:
+            text = dump_schedule(_seen_from(args.dump_ir, compiled.schedule))
             folder.add(f"result{SCHEDULE_SUFFIX}", text)
     finally:
         if folder:
             _close(folder)
-    _write(args, compiled.schedule, text)
+    _write(args, compiled.schedule)
     return OK
+
+
+def _seen_from(folder: str | Path, schedule: Schedule) -> Schedule:
+    """The path of a user's machine record as it is from the folder of the schedule, so
+    that the schedule can be used from any working directory."""
+    from hpc.machine.toml_file import is_path
+
+    machine = Path(schedule.machine)
+    if not is_path(schedule.machine) or machine.is_absolute():
+        return schedule
+    record = Path(os.path.realpath(machine.parent), machine.name)
+    path = os.path.relpath(record, os.path.realpath(folder))
+    return replace(schedule, machine=path if is_path(path) else f"./{path}")
 
 
 def _close(folder: Folder) -> None:
@@ -51,12 +66,16 @@ def _close(folder: Folder) -> None:
         folder.discard()
 
 
-def _write(args: argparse.Namespace, schedule: Schedule, text: str) -> None:
+def _write(args: argparse.Namespace, schedule: Schedule) -> None:
+    from hpc.schedule.writer import dump_schedule
+
     if args.output == "-":
-        show(text)
+        show(dump_schedule(schedule))
         return
     output = args.output or _default_output(args.file)
-    write_text(output, text)
+    if not Path(output).exists() or Path(output).is_file():  # not a pipe
+        schedule = _seen_from(Path(output).parent, schedule)
+    write_text(output, dump_schedule(schedule))
     summary = summarise(schedule, output)
     if args.json:
         show_json(summary)

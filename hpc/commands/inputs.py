@@ -124,11 +124,39 @@ def open_schedule(
     return Opened(file, read_schedule_file(file), None)
 
 
-def load_machine_of(schedule: Schedule) -> Machine:
-    """The record that the schedule was made for; InputError if there is none."""
+def load_machine_of(opened: Opened) -> Machine:
+    """The record that the schedule was made for; InputError if there is none.
+
+    A path in a schedule file is seen from the file's own folder, so that both can be
+    moved together; if nothing is there, from the working directory.
+    """
     from hpc.machine.record import MachineError, load_machine
 
+    name = opened.schedule.machine
+    if opened.spec is None:
+        name = _find_record(opened.file, name)
     try:
-        return load_machine(schedule.machine)
+        return load_machine(name)
     except MachineError as error:
         raise InputError(str(error)) from error
+
+
+def _find_record(file: str, name: str) -> str:
+    """The name itself, or the first of the paths it may stand for that exists."""
+    from hpc.machine.toml_file import is_path
+
+    if not is_path(name):
+        return name
+    places = dict.fromkeys((str(Path(file).parent / name), name))
+    found = next((place for place in places if _exists(place)), None)
+    if found is None:
+        tried = " and no ".join(repr(place) for place in places)
+        raise InputError(f"{file}: error: its machine record is missing: no {tried}")
+    return found
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # no file has such a name
+        return False

@@ -59,7 +59,7 @@ def check(opened: Opened, *, relaxed: bool = False) -> Checked:
     from hpc.schedule.check import Limits, check_schedule
 
     schedule = opened.schedule
-    machine = load_machine_of(schedule)
+    machine = load_machine_of(opened)
     try:
         counts = routing_counts(schedule.layer, schedule.routing)
     except RoutingError as error:

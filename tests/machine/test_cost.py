@@ -14,6 +14,7 @@ from hpc.machine.cost import (
     gmm_tile_us,
     gmm_us,
     op_cost,
+    piece_rows,
     put_us,
     vector_compute_us,
     vector_share_us,
@@ -134,3 +135,28 @@ def test_every_activation_has_a_cost_and_a_typo_gets_a_guess() -> None:
         op_cost("swigul")
     with pytest.raises(KeyError, match="known: gmm"):
         vector_us(A3, "fft", 1, 1, 1, "bf16", 1)
+
+
+@quick
+@given(SIZES, SIZES, st.integers(1, 48), st.booleans())
+def test_no_other_piece_costs_less(
+    rows: int, row_bytes: int, cores: int, remote: bool
+) -> None:
+    """Fixed costs of all pieces, shared by the cores, and time of the last piece."""
+
+    def cost_us(piece: float) -> float:
+        row_us = put_us(A3, 2, row_bytes, 1, remote) - put_us(
+            A3, 1, row_bytes, 1, remote
+        )
+        return rows / piece / cores * A3.put_issue_us + piece * row_us
+
+    best = piece_rows(A3, rows, row_bytes, cores, remote)
+    assert best >= 1
+    for other in (best * 1.1, best * 2, max(1, best / 1.1), max(1, best / 2)):
+        assert cost_us(best) <= cost_us(other) * (1 + 1e-9)
+
+
+def test_pieces_of_own_rows_are_longer() -> None:
+    """A copy is faster than a link, so the fixed cost of a put weighs more."""
+    own, away = (piece_rows(A3, 2048, 4096, 24, remote) for remote in (False, True))
+    assert own > 2 * away

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hpc.interp.routing import routing_counts
 from hpc.schedule.capacity import (
     layer_bytes,
+    pair_rows,
     receive_bound,
     received_rows,
     standard_shapes,
@@ -113,3 +114,17 @@ def test_the_shapes_are_those_of_the_standard_schedule(activation: str) -> None:
     shapes = {(s.name, s.space, s.cols, s.rows) for s in standard_shapes(layer)}
     buffers = standard_buffers(layer)
     assert shapes == {(b.name, b.space, b.cols, b.rows) for b in buffers}
+
+
+@given(st.integers(1, 5), st.integers(0, 9), st.integers(0, 99))
+def test_pair_rows_are_the_most_over_all_sources(ep: int, more: int, seed: int) -> None:
+    """Also where experts do not divide: what a rank does not hold counts as no rows."""
+    layer = small_layer(ep=ep, experts=ep + more, top_k=1, tokens=(20,) * ep)
+    counts = np.random.default_rng(seed).integers(0, 9, (ep, ep + more))
+    want = np.zeros((layer.local_experts, ep), dtype=np.int64)
+    for source, row in enumerate(counts):
+        for expert, rows in enumerate(row):
+            rank, local = owner_of(expert, ep + more, ep)
+            k = (rank - source) % ep
+            want[local, k] = max(want[local, k], rows)
+    assert pair_rows(layer, counts).tolist() == want.tolist()

@@ -65,7 +65,7 @@ def test_the_bases_cover_what_the_suite_promises() -> None:
 
 def test_no_unsafe_mutant_is_accepted_when_signals_may_overtake_data() -> None:
     """The relaxed mode of oracle and checker, and that it is stricter."""
-    relaxed, strict = run_suite(120, 5, relaxed=True), run_suite(120, 5)
+    relaxed, strict = run_suite(240, 5, relaxed=True), run_suite(240, 5)
     found = [describe(j) for j in relaxed.disagreements if j.false_accept]
     assert not found, "\n".join(found)
     assert relaxed.total()["safe"] < strict.total()["safe"]

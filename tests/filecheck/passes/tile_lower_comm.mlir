@@ -147,3 +147,42 @@ tile.program @pinned on "ascend_a3" mode "forward" policy "list" #spec groups [a
   tile.buffer @back slot 16 x 64 bf16 workspace
   %0 = tile.exchange dispatch[0, 0] @x -> @recv[0, 0]
 }
+
+// -----
+
+// Where the routing brings more rows than the mean of 100, the put is cut finer, at most
+// into a piece for each core of its team: rank 0 sends 280 rows to the first expert of
+// the next rank, and these come back.
+// CHECK-LABEL: tile.program @hot on "ascend_a3" mode "forward" policy "list"
+// CHECK-SAME: groups [array<i64: 0>, array<i64: 1>] row_chunks 1 {
+// CHECK: tile.put dispatch[0, 0] @x -> @recv[0, 0] chunks 2 via put on aiv[0:24]
+// CHECK: tile.put dispatch[0, 1] @x -> @recv[0, 1] chunks 24 via put on aiv[0:24]
+// CHECK: tile.put dispatch[1, 0] @x -> @recv[1, 0] chunks 2 via put on aiv[0:24]
+// CHECK: tile.put dispatch[1, 1] @x -> @recv[1, 1] chunks 2 via put on aiv[0:24]
+// CHECK: tile.put combine[0, 1] @recv[0, 1] -> @back[0, 1] chunks 8 via put after(%2) on aiv[0:8]
+// CHECK: }
+// OPTION-LABEL: tile.program @hot on "ascend_a3" mode "forward" policy "list"
+// OPTION: tile.put dispatch[0, 1] @x -> @recv[0, 1] chunks 2 via put on aiv[0:24]
+#spec = {tokens = array<i64: 400, 400>, hidden = 64 : i64, intermediate = 32 : i64, experts = 4 : i64, top_k = 1 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "counts", counts = [array<i64: 40, 40, 280, 40>, array<i64: 100, 100, 100, 100>]}}
+tile.program @hot on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>, array<i64: 1>] row_chunks 1 {
+  tile.buffer @x token 400 x 64 bf16 input
+  tile.buffer @recv routed 800 x 64 bf16 workspace
+  tile.buffer @back slot 400 x 64 bf16 workspace
+  %0 = tile.exchange dispatch[0, 0] @x -> @recv[0, 0] on aiv[0:24]
+  %1 = tile.exchange dispatch[0, 1] @x -> @recv[0, 1] on aiv[0:24]
+  %2 = tile.exchange dispatch[1, 0] @x -> @recv[1, 0] on aiv[0:24]
+  %3 = tile.exchange dispatch[1, 1] @x -> @recv[1, 1] on aiv[0:24]
+  %4 = tile.exchange combine[0, 1] @recv[0, 1] -> @back[0, 1] after(%1) on aiv[0:8]
+}
+
+// -----
+
+// No core drives a collective: skew does not matter to it.
+// CHECK-LABEL: tile.program @hot_serial on "ascend_a3" mode "forward" policy "serial"
+// CHECK: tile.put dispatch[0, 0] @x -> @recv[0, 0] chunks 1 via collective
+#spec = {tokens = array<i64: 400, 400>, hidden = 64 : i64, intermediate = 32 : i64, experts = 4 : i64, top_k = 1 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "counts", counts = [array<i64: 40, 40, 280, 40>, array<i64: 100, 100, 100, 100>]}}
+tile.program @hot_serial on "ascend_a3" mode "forward" policy "serial" #spec groups [array<i64: 0, 1>] row_chunks 1 {
+  tile.buffer @x token 400 x 64 bf16 input
+  tile.buffer @recv routed 800 x 64 bf16 workspace
+  %0 = tile.exchange dispatch[0, 0] @x -> @recv[0, 0] on aiv[0:48]
+}

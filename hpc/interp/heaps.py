@@ -94,9 +94,10 @@ def sink(heap: Heap, width: int) -> None:
     while 2 * n + 2 < last:
         child = 2 * n + 1
         there = 1 + child * width
-        if precedes(heap, there + width, there):
-            child += 1
-            there += width
+        # Reckoned, not branched on: which child is smaller cannot be predicted.
+        smaller = precedes(heap, there + width, there)
+        child += smaller
+        there += smaller * width
         for part in range(width):
             heap[1 + n * width + part] = heap[there + part]
         n = child
@@ -110,7 +111,8 @@ def sink(heap: Heap, width: int) -> None:
         heap[at + part] = heap[moved + part]
 
 
-def precedes(heap: Heap, one: int, two: int) -> bool:
-    if heap[one] != heap[two]:
-        return heap[one] < heap[two]
-    return heap[one + 1] < heap[two + 1]
+def precedes(heap: Heap, one: int, two: int) -> int:
+    """1 if the item at `one` comes before the one at `two`, else 0."""
+    first, second = heap[one], heap[two]
+    equal = int(first == second)
+    return int(first < second) | equal & int(heap[one + 1] < heap[two + 1])

@@ -192,7 +192,7 @@ FAULTS: dict[str, tuple[str, str]] = {
                 "put = 4", "put = 1"
             )
         ),
-        "run: the exchange has 39999992 puts, more than 1048576",
+        "run: the exchange has 39999992 puts, more than 4194304",
     ),
     "window of a combine": (
         point(f"{EXCHANGE.replace('dispatch', 'combine')}, window = 1"),

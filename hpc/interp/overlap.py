@@ -70,7 +70,7 @@ def _link_intervals(run: Run) -> Iterator[tuple[Floats, Floats]]:
         )
 
 
-def _by_rank(ranks: Ints, puts: Ints, count: int) -> list[Ints]:
+def _by_rank(ranks: npt.NDArray[np.int32], puts: Ints, count: int) -> list[Ints]:
     """`puts` sorted into one list per rank, by `ranks[put]`."""
     order = puts[np.argsort(ranks[puts], kind="stable")]
     cuts = np.searchsorted(ranks[order], np.arange(1, count))

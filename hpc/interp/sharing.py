@@ -152,7 +152,7 @@ def send(s: State, core: int, put: int, now: float) -> None:
     s.began[sent] = now
     size = s.put_bytes[sent]
     if size <= 0.0:
-        s.ready[sent] = now + s.hop_us[tile]
+        s.delivered[sent] = now + s.hop_us[tile]
         s.sent_at[sent] = now
         if s.signalled[put]:
             go_on(s, core, put, now)
@@ -210,14 +210,16 @@ def left(s: State, sent: int, now: float) -> None:
         worked = s.began[sent] + work_us
         done = now if now > worked else worked
     s.sent_at[sent] = done
-    s.ready[sent] = done + s.hop_us[tile]
+    # Its last bytes are there at the earliest then; `deliver` knows better.
+    s.delivered[sent] = done + s.hop_us[tile]
     if s.signalled[put]:
         go_on(s, s.put_core[sent], put, done)
 
 
 def deliver(s: State, sent: int, now: float) -> None:
     """All of a put is in the destination's memory; its signal follows."""
-    arrived = now if now > s.ready[sent] else s.ready[sent]
+    arrived = s.delivered[sent]
+    arrived = now if now > arrived else arrived
     when = arrived + s.issue_us
     s.delivered[sent] = when
     tile = sent // s.ranks

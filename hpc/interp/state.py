@@ -62,7 +62,7 @@ class State:
         "open_at", "per_rank", "plan_barrier", "plan_gate", "plan_put", "plan_signal",
         "plan_signals", "poll_us", "pools", "pos", "pull_weight", "put_bytes",
         "put_core", "put_first", "put_of", "put_offset", "put_signals", "put_team",
-        "put_tiles", "put_weight", "put_work_us", "rank_of", "ranks", "ready",
+        "put_tiles", "put_weight", "put_work_us", "rank_of", "ranks",
         "recv_left", "send_left", "sent_at", "set_us", "shared", "shift", "signalled",
         "signals", "start", "stop", "stored", "to_plan", "uncapped", "waiter",
         "work_us",
@@ -199,9 +199,7 @@ class State:
         self.next_tile = [0] * self.cores
         self.put_core = array("i", bytes(4 * count))
         self.send_left, self.recv_left = bytearray(count), bytearray(count)
-        self.ready, self.sent_at, self.began, self.delivered = (
-            zeros(count) for _ in range(4)
-        )
+        self.sent_at, self.began, self.delivered = (zeros(count) for _ in range(3))
 
     def _init_bandwidths(self, machine: Machine) -> None:
         hbm = machine.hbm_gbps * 1e3, machine.hbm_core_gbps * 1e3
@@ -216,7 +214,7 @@ class State:
         self, schedule: Schedule, work: Expanded, program: Program, machine: Machine
     ) -> Run:
         """What the run left behind, for `timing.measure`; this state is used up."""
-        del self.ready, self.put_bytes, self.put_work_us, self.fetched, self.stored
+        del self.put_bytes, self.put_work_us, self.fetched, self.stored
         served = np.array([pool[SERVED] for pool in self.pools])
         return Run(
             schedule=schedule,

@@ -94,13 +94,16 @@ class Run:
         return np.array(found)
 
     @property
-    def put_source(self) -> Ints:
-        return np.repeat(np.arange(self.ranks), len(self.work.puts.shift))
+    def put_source(self) -> npt.NDArray[np.int32]:
+        ranks = np.arange(self.ranks, dtype=np.int32)
+        return np.repeat(ranks, len(self.work.puts.shift))
 
     @property
-    def put_dest(self) -> Ints:
-        shift = np.tile(self.work.puts.shift, self.ranks)
-        return (self.put_source + shift) % self.ranks
+    def put_dest(self) -> npt.NDArray[np.int32]:
+        dest = np.tile(self.work.puts.shift.astype(np.int32), self.ranks)
+        dest += self.put_source
+        dest %= self.ranks
+        return dest
 
     @property
     def put_away(self) -> npt.NDArray[np.bool_]:

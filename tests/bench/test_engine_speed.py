@@ -158,22 +158,22 @@ def test_the_case_keeps_every_core_busy() -> None:
 
 
 def test_faster_than_simpy() -> None:
-    assert ratio_to_simpy(case(4), "fifo") >= 1.3
+    assert ratio_to_simpy(case(4), "fifo") >= 1.6
 
 
 def test_shared_bandwidth_costs_little_more() -> None:
     """SimPy's model books in turn, which is less work."""
-    assert ratio_to_simpy(case(4), "shared") >= 0.8
+    assert ratio_to_simpy(case(4), "shared") >= 1.0
 
 
 @numba
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_compiled_loop_is_many_times_faster(shared: bool) -> None:
-    assert ratio_of_loops(case(4), shared=shared) >= 10
+    assert ratio_of_loops(case(4), shared=shared) >= 12
 
 
 def test_at_most_a_hundred_bytes_per_instance() -> None:
-    assert bytes_per_instance(case(8)).peak <= 100
+    assert bytes_per_instance(case(4)).peak <= 100
 
 
 def test_time_grows_with_instances_not_with_ranks() -> None:

@@ -117,7 +117,7 @@ class _Cutter:
         cores = op.team.size.data
         wanted = ceil(rows / self.piece_rows(op, cores))
         # With a piece for every core of the team, more would shorten no core's list.
-        return max(self.even, min(wanted, cores, rows))
+        return max(self.even, min(wanted, cores))
 
     def most_rows(self, op: tile.ExchangeOp) -> int:
         """Rows of the largest destination, over all ranks."""

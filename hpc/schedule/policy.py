@@ -15,8 +15,9 @@ class Policy:
 
     `order` gets the works and the bytes of L2.
     `groups`: source groups per expert, None = chosen by `choose_groups`.
-    `put_rows`: rows of one put; `vector_rows`: rows of a vector tile, None = one share
-    per core. `shared_aiv`: communication and vector work share one team of all AIVs.
+    `put_rows`: rows of one put where sources send as many as the mean (else see
+    `tile-lower-comm`); `vector_rows`: rows of a vector tile, None = one share per core.
+    `shared_aiv`: communication and vector work share one team of all AIVs.
     `phased`: one kernel launch per operator with barriers instead of events.
     `interleave`: a weight gradient runs next to the GMM that reads the same received
     rows, expert by expert, while they are in L2.

@@ -91,13 +91,15 @@ def exchange_schedule(
     top_k: int,
     rows_per_put: int,
     window: int = 0,
+    counted: int = 0,
 ) -> Schedule:
     """A dispatch, or a combine with the sum over the slots, of all ranks, by puts.
 
     Every expert's rows for one rank go in puts of `rows_per_put`; all cores wait for
     all that this rank receives. A dispatch with `window` writes rows without signals;
     behind a barrier of the die, one flag for each expert goes to every rank, and what
-    arrived is copied out of the window.
+    arrived is copied out of the window. One that is `counted` packs rows densely, so
+    it first sums the table of all ranks' counts, one number after the other.
     """
     layer = _layer(which, tokens, cols, cols, dtype, experts, top_k, ep)
     chunks = max(1, -(-tokens * top_k // experts // rows_per_put))
@@ -108,8 +110,11 @@ def exchange_schedule(
         code, buffers, need = _dispatch(layer, chunks, signalled=not window)
     if window:
         return _with_window(machine, layer, team, code, buffers)
-    events = (Event(0, "arrived[0]", need),)
-    return _schedule(machine, layer, buffers, team, code, events=events)
+    events, blocks = (Event(0, "arrived[0]", need),), 1
+    if counted:
+        first, table, blocks = _offsets(layer)
+        code, buffers = [*first, *code], (*buffers, *table)
+    return _schedule(machine, layer, buffers, team, code, events, blocks)
 
 
 _Parts = tuple[list[Instr], tuple[Buffer, ...], int]
@@ -129,6 +134,26 @@ def _dispatch(layer: Layer, chunks: int, *, signalled: bool) -> _Parts:
         Buffer("recv", "routed", cols, dtype, "output", rows, symmetric=True),
     )
     return [*code, *([Wait(0, need)] if signalled else [])], buffers, need
+
+
+def _offsets(layer: Layer) -> tuple[list[Instr], tuple[Buffer, ...], int]:
+    """The sums over the table [ranks, experts] of counts on one core, for which all
+    wait; the table and its sums; and in how many blocks tokens are cut so that one has
+    as many rows as the table, or nearly."""
+    blocks = max(1, layer.max_tokens // layer.ep)
+    rows = layer.max_tokens // blocks
+    cols = -(-layer.ep * layer.experts // rows)
+    code: list[Instr] = [
+        Task(
+            "offsets", (Region("counts", part=0),), (Region("at", part=0),), Base(rows)
+        ),
+        Barrier("rank"),
+    ]
+    buffers = (
+        Buffer("counts", "token", cols, "fp32", "input", layer.max_tokens),
+        Buffer("at", "token", cols, "fp32", "workspace", layer.max_tokens),
+    )
+    return code, buffers, blocks
 
 
 def _combine(layer: Layer, chunks: int, cores: int) -> _Parts:

@@ -220,10 +220,13 @@ def vector_share_us(
 
     Data pass through UB in double-buffered pieces, at least one for each of the
     share's `tiles`; loads and stores overlap the arithmetic, the first piece's load and
-    the last one's store do not. `aligned` is the factor of `alignment`.
+    the last one's store do not. `aligned` is the factor of `alignment`. Of a scalar
+    operator only the reads count, one after the other.
     """
     if written <= 0:
         return 0.0
+    if op_cost(op).scalar:
+        return read * machine.scalar_load_us
     size = DTYPE_BYTES[dtype]
     # An element takes two places for transfers and one for arithmetic in fp32.
     held = (read + written) * (2 * size + 4)

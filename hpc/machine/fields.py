@@ -119,6 +119,15 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "memory",
+        "scalar_load_us",
+        "float",
+        "us",
+        0,
+        1e3,
+        "one number from global memory into the scalar unit of a core",
+    ),
+    Field(
+        "memory",
         "unaligned_factor",
         "float",
         "ratio",

@@ -4,7 +4,7 @@ A vector core computes in fp32. 16-bit operands are converted on the way in and 
 result on the way out, so the table lists only the arithmetic; `per_read` is issued for
 every element read, `per_write` for every element written and `per_pair` for every two
 elements written: the gradient of a gated activation writes one for the gate and one
-for what it gates.
+for what it gates. A `scalar` operator reads its elements one by one, without them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class OpCost:
     per_read: Instrs = ()
     per_write: Instrs = ()
     per_pair: Instrs = ()
+    scalar: bool = False
     doc: str = ""
 
 
@@ -68,6 +69,11 @@ OP_COSTS: dict[str, OpCost] = {
     "add": OpCost("aiv", per_write=(("vadd", 1),)),
     "copy": OpCost("aiv"),
     "load": OpCost("aiv", doc="rows into UB and no further: what a copy test times"),
+    "offsets": OpCost(
+        "aiv",
+        scalar=True,
+        doc="where each rank's rows of each expert begin: sums over a table of counts",
+    ),
     "reduce": OpCost("aiv", per_read=(("vmuls", 1), ("vadd", 1))),
     "reduce_dot": OpCost(
         "aiv",

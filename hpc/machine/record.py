@@ -94,6 +94,7 @@ class Machine:
     hbm_gbps: float
     hbm_write_gbps: float
     gm_issue_cycles: float
+    scalar_load_us: float
     unaligned_factor: float
     max_events: int
     max_tasks: int

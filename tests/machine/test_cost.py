@@ -129,6 +129,12 @@ def test_puts_by_hand() -> None:
     assert local == pytest.approx(1e3 / 1490 + 1e3 / 906 + 1.3 + 1.0)
 
 
+def test_offsets_are_summed_one_number_after_the_other() -> None:
+    """A table of 128 ranks x 256 experts: no bandwidth helps."""
+    table = 128 * 256
+    assert vector_share_us(A3, "offsets", table, table, "fp32") == table * 0.125
+
+
 def test_every_activation_has_a_cost_and_a_typo_gets_a_guess() -> None:
     assert set(ACTIVATIONS) <= set(OP_COSTS)
     with pytest.raises(KeyError, match="did you mean 'swiglu'"):

@@ -144,6 +144,8 @@ def _placeholder_faults(run: Table, specs: Mapping[str, Template]) -> Faults:
             yield (key,), f"spec '{name}' has no ${key}{guess}"
         elif isinstance(value, bool) or not isinstance(value, int | float | str):
             yield (key,), f"{key} must be a number or a string, got {shorten(value)}"
+        elif isinstance(value, int) and abs(value) > LARGEST:
+            yield (key,), f"{key} = {shorten(value)} exceeds {LARGEST:g}"
 
 
 def _fact_faults(facts: Table) -> Faults:

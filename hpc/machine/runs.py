@@ -107,7 +107,7 @@ KINDS: dict[str, tuple[Parameter, ...]] = {
         Parameter("ep", "ranks", 1, MAX_RANKS),
         Parameter("experts", "experts of all ranks", 1, MAX_EXPERTS),
         Parameter("top_k", "experts of a token", 1, MAX_EXPERTS),
-        Parameter("rows_per_put", "most rows of one put", 1, MAX_ROWS),
+        Parameter("rows_per_put", "rows of one put, for the mean", 1, MAX_ROWS),
         _flag("window", "1: a dispatch of rows, then flags, then a copy out"),
     ),
 }

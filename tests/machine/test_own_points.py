@@ -283,6 +283,10 @@ FAULTS: dict[str, tuple[str, str]] = {
         point(LAYER.replace("ep = 4", "ep = [4]")),
         "run: ep must be a number or a string, got [4]",
     ),
+    "huge value of a placeholder": (
+        point(LAYER.replace("ep = 4", f"ep = 0x{'f' * 6000}")),
+        "run: ep = a huge number exceeds 1e+15",
+    ),
     "layer": (
         point(LAYER.replace("ep = 4", "ep = 64")),
         "run: spec 'deepseek_v3', line 5, column 17: experts = 32 are fewer than",

@@ -56,7 +56,9 @@ class Parameter:
 VECTOR_OPS = tuple(
     op
     for op, cost in OP_COSTS.items()
-    if cost.unit == "aiv" and op not in ("dispatch", "combine", "dot", "reduce_dot")
+    if cost.unit == "aiv"
+    and not cost.scalar
+    and op not in ("dispatch", "combine", "dot", "reduce_dot")
 )
 """Operators that read token rows and write token rows, nothing else."""
 

@@ -111,6 +111,7 @@ KINDS: dict[str, tuple[Parameter, ...]] = {
         Parameter("top_k", "experts of a token", 1, MAX_EXPERTS),
         Parameter("rows_per_put", "rows of one put, for the mean", 1, MAX_ROWS),
         _flag("window", "1: a dispatch of rows, then flags, then a copy out"),
+        _flag("counted", "1: a dispatch that sums all counts first, for dense rows"),
     ),
 }
 """Settings of each kind of run; those of a layer also fill its spec's placeholders."""
@@ -210,6 +211,9 @@ def _exchange_faults(run: Run) -> Iterable[Fault]:
         yield "top_k", f"top_k = {top_k} exceeds experts = {experts}"
     if chosen * ep > MAX_ROWS:
         yield "tokens", f"tokens x top_k x ep = {chosen * ep} rows exceed {MAX_ROWS}"
+    for key in ("window", "counted"):
+        if run.get(key) and run["which"] != "dispatch":
+            yield key, f"{key} is for a dispatch, a combine has none"
     if run.get("window"):
         yield from _window_faults(run, chosen)
     pieces = max(1, ceil_div(chosen // experts, _int(run, "rows_per_put")))
@@ -220,8 +224,8 @@ def _exchange_faults(run: Run) -> Iterable[Fault]:
 
 def _window_faults(run: Run, chosen: int) -> Iterable[Fault]:
     experts, ep = _int(run, "experts"), _int(run, "ep")
-    if run["which"] != "dispatch":
-        yield "window", "window is for a dispatch, a combine has none"
+    if run.get("counted"):
+        yield "counted", "counted excludes window: its rows have fixed places"
     if experts % ep:
         yield "window", f"window needs experts = {experts} divisible by ep = {ep}"
     if chosen % experts:

@@ -198,6 +198,14 @@ FAULTS: dict[str, tuple[str, str]] = {
         point(f"{EXCHANGE.replace('dispatch', 'combine')}, window = 1"),
         "run: window is for a dispatch, a combine has none",
     ),
+    "counts of a combine": (
+        point(f"{EXCHANGE.replace('dispatch', 'combine')}, counted = 1"),
+        "run: counted is for a dispatch, a combine has none",
+    ),
+    "counts for a window": (
+        point(f"{EXCHANGE}, window = 1, counted = 1"),
+        "run: counted excludes window",
+    ),
     "window, experts": (
         point(f"{EXCHANGE.replace('experts = 4', 'experts = 3')}, window = 1"),
         "run: window needs experts = 3 divisible by ep = 2",

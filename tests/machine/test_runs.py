@@ -4,15 +4,24 @@ simulated, not faster than the rates of the record, and without leaps."""
 from __future__ import annotations
 
 from functools import cache
+from inspect import Parameter, signature
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpc.commands.validation import Validator
+from hpc.interp import single
 from hpc.machine.published import Point, load_points
 from hpc.machine.record import Machine, load_machine, machine_names
-from hpc.machine.runs import READ_PER_WRITE, VECTOR_OPS, Run, machine_faults, run_faults
+from hpc.machine.runs import (
+    KINDS,
+    READ_PER_WRITE,
+    VECTOR_OPS,
+    Run,
+    machine_faults,
+    run_faults,
+)
 from hpc.machine.topology import shift_of
 from hpc.schedule.layer import DTYPE_BYTES
 
@@ -90,7 +99,7 @@ def exchanges(draw) -> Run:
     top_k = min(experts, draw(st.sampled_from([1, 2, 8, 16])))
     tokens = experts * draw(st.integers(1, max(1, 4096 // experts)))
     which = draw(st.sampled_from(["dispatch", "combine"]))
-    window = draw(st.integers(0, 1)) if which == "dispatch" else 0
+    way = draw(st.sampled_from([{}, {"window": 1}, {"counted": 1}]))
     return {
         "kind": "exchange",
         "which": which,
@@ -101,7 +110,7 @@ def exchanges(draw) -> Run:
         "experts": experts,
         "top_k": top_k,
         "rows_per_put": draw(st.sampled_from([64, 128])),
-        "window": window,
+        **(way if which == "dispatch" else {}),
     }
 
 
@@ -130,6 +139,23 @@ def floor_us(m: Machine, run: Run) -> float:
     outside = node / m.link_gbps + across / m.across_gbps
     sent = of["tokens"] * of["top_k"] * of["cols"] * size / of["ep"]
     return sent * max(inside, outside) / 1e3
+
+
+MAKERS = {
+    "gmm": single.gmm_schedule,
+    "vector": single.vector_schedule,
+    "pair": single.pair_schedule,
+    "exchange": single.exchange_schedule,
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_table_has_the_settings_of_the_schedule(kind: str) -> None:
+    wanted = list(signature(MAKERS[kind]).parameters.values())[1:]
+    none = Parameter.empty
+    assert [(p.name, p.default) for p in KINDS[kind]] == [
+        (p.name, None if p.default is none else p.default) for p in wanted
+    ]
 
 
 @pytest.mark.parametrize("kind", RUNS)

@@ -46,7 +46,7 @@ tile.program @p on "ascend_a3" mode "forward" policy "list" #spec groups [array<
 
 // -----
 
-// CHECK: comm_aiv 24 and vector_aiv 25 must both be at least 1 and together at most the 48 AIV cores of ascend_a3
+// CHECK: comm_aiv + vector_aiv = 24 + 25 = 49 exceeds the 48 AIV cores of ascend_a3
 #spec = {tokens = array<i64: 8>, hidden = 64 : i64, intermediate = 32 : i64, experts = 2 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", pins = {comm_aiv = 24 : i64, vector_aiv = 25 : i64}, routing = {kind = "balanced"}}
 tile.program @p on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>] row_chunks 1 {
   %0 = tile.exchange dispatch[0, 0] @x -> @recv[0, 0]
@@ -56,7 +56,7 @@ tile.program @p on "ascend_a3" mode "forward" policy "list" #spec groups [array<
 
 // -----
 
-// CHECK: comm_aiv 48 and vector_aiv 0 must both be at least 1
+// CHECK: comm_aiv = 48 leaves no AIV core of ascend_a3 for vector work
 #spec = {tokens = array<i64: 8>, hidden = 64 : i64, intermediate = 32 : i64, experts = 2 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", pins = {comm_aiv = 48 : i64}, routing = {kind = "balanced"}}
 tile.program @p on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>] row_chunks 1 {
   %0 = tile.exchange dispatch[0, 0] @x -> @recv[0, 0]

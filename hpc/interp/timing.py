@@ -30,6 +30,10 @@ TOLERANCE = 1e-9
 """Relative rounding allowed in the conservation checks."""
 
 
+NOISE_BYTES = 1e-3
+"""What sums of shares of bytes may miss by where nearly all of them hit in L2."""
+
+
 class ConservationError(AssertionError):
     """A run lost time or bytes: an internal error of the engine, never the user's."""
 
@@ -334,7 +338,7 @@ def _check_bytes(run: Run, layer_us: float) -> None:
     puts = run.work.puts
     expected += float(puts.fetched.sum()) + float(puts.stored.sum())
     moved = float(run.served[0].sum())
-    if abs(expected - moved) > TOLERANCE * max(expected, 1.0):
+    if abs(expected - moved) > TOLERANCE * expected + NOISE_BYTES:
         raise ConservationError(f"HBM moved {moved} bytes, tasks need {expected}")
     rates = (machine.hbm_gbps, machine.link_gbps, machine.link_gbps)
     for name, rate, served in zip(

@@ -118,9 +118,11 @@ class GmmCost:
         self._tiles = {}
 
     def tile_us(self, m: int, n: int) -> tuple[float, float]:
-        """(time in the pipeline, drain) of a tile of m rows and n columns.
+        """(time in the pipeline, end) of a tile of m rows and n columns.
 
-        The drain is already part of the first number when it cannot be hidden.
+        The pace is set by the slower of the loop over K and the drain; what is left of
+        a row of tiles at its end is the faster one. It is part of the first number when
+        it cannot be hidden.
         """
         found = self._tiles.get((m, n))
         if found is None:
@@ -147,7 +149,7 @@ class GmmCost:
         main = max(cycles_us(machine, cycles), loads)
         drain = cycles_us(machine, m * n * size / machine.fixpipe_bytes_per_cycle)
         if self.double_l0c:
-            return max(main, drain), drain
+            return max(main, drain), min(main, drain)
         if not self.k:
             return drain, 0.0
         last = self._step_cycles(m, n, rest or self.base.k)

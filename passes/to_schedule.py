@@ -11,6 +11,7 @@ from dialects import npu, tile
 from dialects.base import source_line
 from hpc.schedule.layer import Layer
 from hpc.schedule.model import (
+    FRACTAL,
     Barrier,
     Base,
     Buffer,
@@ -29,8 +30,6 @@ from hpc.spec.attr import params_of
 from passes.program import ProgramInfo, fail
 
 DTYPES = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
-FRACTAL = 16
-"""The cube computes 16 x 16 fractals; a dimension counts padded to that."""
 
 
 def to_schedule(program: npu.ProgramOp, pipeline: str = "") -> Schedule:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpc.machine.cost import ceil_div, gmm_us
 from hpc.machine.record import Machine
 from hpc.schedule.layer import DTYPE_BYTES
-from hpc.schedule.model import Base
+from hpc.schedule.model import FRACTAL, Base
 
 HEIGHTS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 WIDTHS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 512)
@@ -24,8 +24,8 @@ def check_gmm_tile(machine: Machine, base: Base, dtype: str) -> str | None:
         known = ", ".join(machine.dtypes)
         return f"dtype {dtype} is not one of {machine.name}'s: {known}"
     for name, value in (("m", base.m), ("n", base.n), ("k", base.k)):
-        if value <= 0 or value % 16:
-            return f"base tile {name} = {value} is not a positive multiple of 16"
+        if value <= 0 or value % FRACTAL:
+            return f"base tile {name} = {value} is not a positive multiple of {FRACTAL}"
     size = DTYPE_BYTES[dtype]
     needs = (
         ("L0A", 2 * base.m * base.k * size, machine.l0a_bytes, "2 x m x k"),
@@ -74,10 +74,10 @@ def _candidates(
 ) -> Iterator[Base]:
     """Tiles no larger than the padded problem, each as deep as its buffers allow."""
     for m in HEIGHTS:
-        if m >= rows + 16:
+        if m >= rows + FRACTAL:
             break
         for width in WIDTHS:
-            if width >= n + 16:
+            if width >= n + FRACTAL:
                 break
             base = _deepest(machine, m, width, k, dtype)
             if base is not None:
@@ -87,6 +87,6 @@ def _candidates(
 def _deepest(machine: Machine, m: int, n: int, k: int, dtype: str) -> Base | None:
     for depth in DEPTHS:
         base = Base(m, n, depth)
-        if depth < k + 16 and check_gmm_tile(machine, base, dtype) is None:
+        if depth < k + FRACTAL and check_gmm_tile(machine, base, dtype) is None:
             return base
     return None

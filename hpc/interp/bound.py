@@ -139,8 +139,9 @@ class _Terms:
         self.kinds = {node.kind for node in nodes}
         # A consumer that comes when its event is open already does not poll.
         self.event_us = machine.event_visible_us
+        self.issue_us = min(machine.put_issue_us, machine.across_issue_us)
         self.cross_us = min(machine.event_set_us + self.event_us, machine.sync_all_us)
-        self.put_us = min(self.event_us, machine.sync_all_us) + machine.put_issue_us
+        self.put_us = min(self.event_us, machine.sync_all_us) + self.issue_us
         self.head_us = machine.kernel_launch_us + machine.task_fetch_us
         ep = schedule.layer.ep
         self.shifts = [shift_of(machine, ep, k) for k in range(ep)]
@@ -148,7 +149,7 @@ class _Terms:
         self.tail_us = machine.event_visible_us if combined else 0.0
         self.leave_us = 0.0
         if combined:
-            self.leave_us = self.cross_us + machine.put_issue_us + self.tail_us
+            self.leave_us = self.cross_us + self.issue_us + self.tail_us
 
     def all(self) -> dict[str, Floats]:
         """All terms, each float64 [ranks]."""
@@ -250,7 +251,7 @@ class _Terms:
                 out, into = out + received @ back * row, into + sent @ back * row
         machine = self.machine
         rate = machine.link_gbps * 1e3
-        ends = self.hop_us + machine.put_issue_us + machine.event_visible_us
+        ends = self.hop_us + self.issue_us + machine.event_visible_us
         return (
             self._around(out / rate, self.head_us, ends),
             self._around(into / rate, self.head_us, ends),
@@ -267,6 +268,6 @@ class _Terms:
         hops = len({node.kind for node in returning if node.is_put})
         away = every[:, 1:].sum(axis=1) > 0
         there = chain_depth(returning, self.cross_us, self.put_us)
-        there += self.machine.put_issue_us + self.machine.event_visible_us
+        there += self.issue_us + self.machine.event_visible_us
         back = np.where(some, there + away * hops * self.hop_us, 0.0)
         return self._around(np.maximum(path, back), self.head_us, 0.0)

@@ -7,8 +7,9 @@ which the signal travels `event_visible_us`.
 
 - Compute occupies its core for the larger of its own time and its HBM transfer.
 - A put tile reads HBM and occupies the egress link of its rank; the core is busy until
-  both are done and it has driven and computed all of it, plus `put_issue_us`. One hop
-  after it began, it starts to occupy the ingress link and HBM of the destination:
+  both are done and it has driven and computed all of it, plus the fixed cost of a put
+  (the fence before its signal, dearer between nodes). One hop after it began, it starts
+  to occupy the ingress link and HBM of the destination:
   bandwidth there is booked at arrival, so a transfer that comes late never blocks one
   that came earlier.
   It is delivered, and its signal on its way, when every leg is done. An own-rank put is

@@ -37,22 +37,24 @@ class PutTiles:
     """All tiles of all puts of one rank's program, in program order by queue.
 
     `first[q, i]` is the first tile of put instruction i of queue q. Per tile: `shift`
-    (destination = rank + shift), `combine`, the latency `hop_us`, and `link_share`:
-    bytes at `link_gbps` that one of its bytes is worth. As float64 [ranks, tiles]:
-    `bytes` that it moves; `fetched` from and `stored` to HBM, in bytes read; and of its
-    core `drive_us`, the least time for a link, and `work_us` of arithmetic (scaling,
-    dot product), which runs behind the transfer.
-    `pull` has one number per put instruction: bytes at the source over bytes moved.
+    (destination = rank + shift), `combine`, the latency `hop_us`, the fixed
+    cost `issue_us`, and `link_share`: bytes at `link_gbps` that one of its bytes is
+    worth. As float64 [ranks, tiles]: `bytes` that it moves; `fetched` from and `stored`
+    to HBM, in bytes read; and of its core `work_us` of arithmetic (scaling, dot
+    product), which runs behind the transfer, and `busy_us`, the longer of that and of
+    driving a link. `pull` has one number per put instruction: bytes at the source over
+    bytes moved.
     """
 
     first: dict[tuple[int, int], int]
     shift: Ints
     combine: npt.NDArray[np.bool_]
     hop_us: Floats
+    issue_us: Floats
     link_share: Floats
     bytes: Floats
-    drive_us: Floats
     work_us: Floats
+    busy_us: Floats
     fetched: Floats
     stored: Floats
     pull: list[float]
@@ -175,7 +177,7 @@ def _put_us(puts: PutTiles, q: int, shares: Shares, machine: Machine) -> Floats:
         if step.kind == PUT:
             tiles = puts.tiles_of(q, step.work)
             over = puts.bytes[:, tiles] @ puts.link_share[tiles]
-            driven = puts.drive_us[:, tiles].sum(axis=1) / shares.work_us.shape[1]
+            driven = puts.busy_us[:, tiles].sum(axis=1) / shares.work_us.shape[1]
             found[:, s] = np.maximum(over / (machine.link_gbps * 1e3), driven)
     return found
 
@@ -185,8 +187,8 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
     first: dict[tuple[int, int], int] = {}
     shifts: list[npt.NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
     empty = np.zeros((rows.ranks, 0))
-    sizes, drive_us, work_us = [empty], [empty], [empty]
-    costs: list[Floats] = [np.zeros((3, 0))]
+    sizes, work_us, busy_us = [empty], [empty], [empty]
+    costs: list[Floats] = [np.zeros((4, 0))]
     combine: list[bool] = []
     pull: list[float] = []
     buffers = {buffer.name: buffer for buffer in schedule.buffers}
@@ -207,23 +209,25 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
             cost = links.costs(ks.tolist(), row_bytes, put.transport)
             cost = np.repeat(cost, put.chunks, axis=1)
             sizes.append(tile_rows * row_bytes)
-            drive_us.append(tile_rows * row_bytes * cost[2])
             work_us.append(tile_rows * row_us)
+            drive_us = tile_rows * row_bytes * cost[3]
+            busy_us.append(np.maximum(drive_us, work_us[-1]))
             costs.append(cost)
             pull.append(1 + extra / row_bytes)
             shifts.append(np.repeat(ks, put.chunks))
             combine += [back] * cost.shape[1]
     size = _by_tile(sizes)
-    hop_us, link_share, _ = np.concatenate(costs, axis=1)
+    hop_us, issue_us, link_share, _ = np.concatenate(costs, axis=1)
     return PutTiles(
         first=first,
         shift=np.concatenate(shifts),
         combine=np.array(combine, dtype=np.bool_),
         hop_us=hop_us,
+        issue_us=issue_us,
         link_share=link_share,
         bytes=size,
-        drive_us=_by_tile(drive_us),
         work_us=_by_tile(work_us),
+        busy_us=_by_tile(busy_us),
         fetched=np.zeros(size.T.shape).T,
         stored=np.zeros(size.T.shape).T,
         pull=pull,
@@ -244,21 +248,22 @@ class _Links:
         self._shifts: dict[int, Shift] = {}
 
     def costs(self, ks: list[int], row_bytes: int, transport: str) -> Floats:
-        """Latency, bytes at `link_gbps` per byte, and the driving core's us per byte,
-        float64 [3, shifts]."""
+        """Latency, fixed cost, bytes at `link_gbps` per byte, and the driving core's us
+        per byte, float64 [4, shifts]."""
         machine = self.machine
         factor = message_factor(machine, row_bytes)
         core_us = factor / (machine.put_core_gbps * 1e3)
-        found: list[tuple[float, float, float]] = []
+        found: list[tuple[float, float, float, float]] = []
         for k in ks:
             shift = self._shift(k)
+            hop_us, issue_us = shift.hop_us, shift.issue_us
             if not k % self.ep:
-                found.append((0.0, 0.0, 0.0))
+                found.append((hop_us, issue_us, 0.0, 0.0))
             elif transport == "collective":
                 share = collective_share(machine, shift)
-                found.append((shift.hop_us, share, 0.0))
+                found.append((hop_us, issue_us, share, 0.0))
             else:
-                found.append((shift.hop_us, shift.link_share * factor, core_us))
+                found.append((hop_us, issue_us, shift.link_share * factor, core_us))
         return np.array(found).T
 
     def _shift(self, k: int) -> Shift:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hpc.interp.timing import Run
 
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
 
 
 def union(start: Floats, end: Floats) -> tuple[Floats, Floats]:
@@ -57,20 +57,20 @@ def hidden_shares(run: Run) -> list[float]:
 def _link_intervals(run: Run) -> Iterator[tuple[Floats, Floats]]:
     """(starts, ends) of all transfers over the links of each rank."""
     some = run.work.puts.bytes.ravel() > 0
-    away = np.flatnonzero(run.put_away & some)
-    issue = run.machine.put_issue_us
-    hop = run.work.puts.hop_us
+    away = np.flatnonzero(run.put_away & some).astype(np.int32)
+    hop, issue = run.work.puts.hop_us, run.work.puts.issue_us
     out = _by_rank(run.put_source, away, run.ranks)
     into = _by_rank(run.put_dest, away, run.ranks)
     for sent, got in zip(out, into, strict=True):
-        coming = run.put_begin[got] + hop[got % len(hop)]
+        tile = got % len(hop)
+        coming = run.put_begin[got] + hop[tile]
         yield (
             np.concatenate((run.put_begin[sent], coming)),
-            np.concatenate((run.put_sent[sent], run.put_delivered[got] - issue)),
+            np.concatenate((run.put_sent[sent], run.put_delivered[got] - issue[tile])),
         )
 
 
-def _by_rank(ranks: npt.NDArray[np.int32], puts: Ints, count: int) -> list[Ints]:
+def _by_rank(ranks: Ints, puts: Ints, count: int) -> list[Ints]:
     """`puts` sorted into one list per rank, by `ranks[put]`."""
     order = puts[np.argsort(ranks[puts], kind="stable")]
     cuts = np.searchsorted(ranks[order], np.arange(1, count))

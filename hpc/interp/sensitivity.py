@@ -211,7 +211,7 @@ def _jitter(work: Expanded, seed: int) -> None:
         shares.hbm_bytes *= factor
     puts = work.puts
     factor = rng.uniform(1 - JITTER, 1 + JITTER, puts.bytes.shape)
-    for values in (puts.drive_us, puts.work_us, puts.fetched, puts.stored):
+    for values in (puts.work_us, puts.busy_us, puts.fetched, puts.stored):
         values *= factor
     # Whole bytes: links are checked to lose none.
     np.rint(puts.bytes * factor, out=puts.bytes)

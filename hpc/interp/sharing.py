@@ -155,7 +155,7 @@ def send(s: State, core: int, put: int, now: float) -> None:
         s.delivered[sent] = now + s.hop_us[tile]
         s.sent_at[sent] = now
         if s.signalled[put]:
-            go_on(s, core, put, now)
+            go_on(s, core, put, now + s.issue_us[tile])
         deliver(s, sent, now)
         return
     flow = s.cores + 2 * sent
@@ -213,19 +213,17 @@ def left(s: State, sent: int, now: float) -> None:
     # Its last bytes are there at the earliest then; `deliver` knows better.
     s.delivered[sent] = done + s.hop_us[tile]
     if s.signalled[put]:
-        go_on(s, s.put_core[sent], put, done)
+        go_on(s, s.put_core[sent], put, done + s.issue_us[tile])
 
 
 def deliver(s: State, sent: int, now: float) -> None:
     """All of a put is in the destination's memory; its signal follows."""
     arrived = s.delivered[sent]
-    arrived = now if now > arrived else arrived
-    when = arrived + s.issue_us
-    s.delivered[sent] = when
     tile = sent // s.ranks
-    put = s.put_of[tile]
+    put, when = s.put_of[tile], (now if now > arrived else arrived) + s.issue_us[tile]
+    s.delivered[sent] = when
     if not s.signalled[put]:
-        go_on(s, s.put_core[sent], put, arrived)
+        go_on(s, s.put_core[sent], put, when)
     base = (sent % s.ranks + s.shift[tile]) % s.ranks * s.per_rank
     for at in range(s.put_signals[put], s.put_signals[put + 1]):
         signal(s, s.signals[at] + base, when)

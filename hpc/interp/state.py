@@ -90,7 +90,7 @@ class State:
     def _init_costs(self, schedule: Schedule, machine: Machine) -> None:
         cores = sum(queue.team.size for queue in schedule.queues)
         self.launch_us, self.fetch_us = launch_us(machine, cores), machine.task_fetch_us
-        self.set_us, self.issue_us = machine.event_set_us, machine.put_issue_us
+        self.set_us = machine.event_set_us
         self.hbm_core_rate = machine.hbm_core_gbps * 1e3
         self.put_weight = dyadic(machine.put_core_gbps / machine.hbm_core_gbps)
         self.uncapped = UNCAPPED
@@ -189,12 +189,12 @@ class State:
         count = self.ranks * len(work.puts.shift)
         self.shift: list[int] = work.puts.shift.tolist()
         puts = work.puts
-        busy_us = np.maximum(puts.drive_us, puts.work_us)
         self.put_bytes, self.put_work_us, self.fetched, self.stored = (
             memoryview(np.ascontiguousarray(values.T).ravel().data)
-            for values in (puts.bytes, busy_us, puts.fetched, puts.stored)
+            for values in (puts.bytes, puts.busy_us, puts.fetched, puts.stored)
         )
         self.hop_us = array("d", puts.hop_us.tobytes())
+        self.issue_us = array("d", puts.issue_us.tobytes())
         self.link_share = array("d", puts.link_share.tobytes())
         self.next_tile = [0] * self.cores
         self.put_core = array("i", bytes(4 * count))

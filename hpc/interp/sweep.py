@@ -170,9 +170,10 @@ class _Sweep:
             sent = begin + send_us
             arrived = np.maximum(sent, begin + arrive_us) + hop_us
             ends = arrived if put.event is None else sent
-            now[ranks, cores] = ends + self.machine.put_issue_us
+            issue_us = float(self.work.puts.issue_us[first + t])
+            now[ranks, cores] = ends + issue_us
             dests = (ranks + int(self.work.puts.shift[first + t])) % self.ranks
-            self._deliver(put, arrived + self.machine.put_issue_us, dests)
+            self._deliver(put, arrived + issue_us, dests)
         return now
 
     def _tile_us(
@@ -191,7 +192,7 @@ class _Sweep:
         link = machine.link_gbps, machine.put_core_gbps
         fetched, stored = puts.fetched[:, tile], puts.stored[:, tile]
         # A tile without rows costs nothing but its fixed parts.
-        work = np.maximum(puts.work_us[:, tile], puts.drive_us[:, tile])
+        work = puts.busy_us[:, tile]
         work = np.where(size > 0, work, 0.0)
         join = np.add if put.transport == "collective" else np.maximum
         if int(puts.shift[tile]) == 0:

@@ -87,11 +87,11 @@ def put_in_turn(s: State, core: int, put: int, now: float) -> None:
         done = done if done > worked else worked
     s.sent_at[sent] = done
     if s.signalled[put]:
-        go_on(s, core, put, done)
+        go_on(s, core, put, done + s.issue_us[tile])
     if remote:
         push_event(s.events, (done + s.hop_us[tile], s.key_put + sent))
     else:
-        deliver_in_turn(s, sent, put, rank, done)
+        deliver_in_turn(s, sent, put, rank, done + s.issue_us[tile])
 
 
 def arrive_in_turn(s: State, sent: int, now: float) -> None:
@@ -110,15 +110,16 @@ def arrive_in_turn(s: State, sent: int, now: float) -> None:
     stored = stored if stored > now else now
     pool[CLOCK] = stored
     pool[SERVED] += size
-    deliver_in_turn(s, sent, s.put_of[tile], dest, done if done > stored else stored)
+    done = (done if done > stored else stored) + s.issue_us[tile]
+    deliver_in_turn(s, sent, s.put_of[tile], dest, done)
 
 
-def deliver_in_turn(s: State, sent: int, put: int, dest: int, arrived: float) -> None:
-    """All of a put is in the destination's memory; its signal follows."""
-    when = arrived + s.issue_us
+def deliver_in_turn(s: State, sent: int, put: int, dest: int, when: float) -> None:
+    """All of a put is in the destination's memory, its fixed cost included; its signal
+    follows."""
     s.delivered[sent] = when
     if not s.signalled[put]:
-        go_on(s, s.put_core[sent], put, arrived)
+        go_on(s, s.put_core[sent], put, when)
     base = dest * s.per_rank
     for at in range(s.put_signals[put], s.put_signals[put + 1]):
         signal(s, s.signals[at] + base, when)

@@ -135,9 +135,8 @@ def next_tile(s: State, core: int, put: int, now: float) -> int:
 
 
 def go_on(s: State, core: int, put: int, now: float) -> None:
-    """A core is rid of a tile at `now`: behind its fixed cost comes the next tile, or
-    the end of the instruction."""
-    now += s.issue_us
+    """A core is rid of a tile at `now`, its fixed cost included: the next tile comes,
+    or the end of the instruction."""
     if s.next_tile[core] < s.put_tiles[put]:
         push_event(s.events, (now, core))
     else:

@@ -115,6 +115,7 @@ class Machine:
     message_half_bytes: float
     put_core_gbps: float
     put_issue_us: float
+    across_issue_us: float
     package_hop_us: float
     hop_us: float
     across_hop_us: float

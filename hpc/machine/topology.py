@@ -16,12 +16,13 @@ from hpc.machine.record import Machine
 @dataclass(frozen=True, slots=True)
 class Shift:
     """Rank r to rank r + k: the shares of ranks for which it stays in the package, and
-    leaves the package but not the node; the mean latency; and how many bytes at
-    `link_gbps` one byte is worth."""
+    leaves the package but not the node; the mean latency and fixed cost of a put; and
+    how many bytes at `link_gbps` one byte is worth."""
 
     in_package: float
     in_node: float
     hop_us: float
+    issue_us: float
     link_share: float
 
 
@@ -29,15 +30,17 @@ def shift_of(machine: Machine, ep: int, k: int) -> Shift:
     """Costs of the shift k (mod ep), for `ep` ranks; an own row needs no link."""
     k %= ep
     if k == 0:
-        return Shift(0.0, 0.0, 0.0, 0.0)
+        return Shift(0.0, 0.0, 0.0, machine.put_issue_us, 0.0)
     package = _together(ep, machine.dies_per_package, k) / ep
     node = _together(ep, machine.dies_per_node, k) / ep - package
     across = 1.0 - package - node
     hop_us = package * machine.package_hop_us
     hop_us += node * machine.hop_us + across * machine.across_hop_us
+    issue_us = (package + node) * machine.put_issue_us
+    issue_us += across * machine.across_issue_us
     outside = node + across * machine.link_gbps / machine.across_gbps
     inside = package * machine.link_gbps / machine.package_gbps
-    return Shift(package, node, hop_us, max(inside, outside))
+    return Shift(package, node, hop_us, issue_us, max(inside, outside))
 
 
 def collective_share(machine: Machine, shift: Shift) -> float:

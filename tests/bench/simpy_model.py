@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import simpy
 
 from hpc.interp.expand import Expanded
@@ -51,11 +50,12 @@ class Model:
         self.opened = [[self.env.event() for _ in gates] for _ in range(self.ranks)]
         puts = work.puts
         self.shift, self.hop_us = puts.shift.tolist(), puts.hop_us.tolist()
+        self.issue_us = puts.issue_us.tolist()
         # Per rank and tile, which are all puts here: over the link; from and to memory;
         # time of the core.
         self.carried = (puts.bytes * puts.link_share).tolist()
         self.fetched, self.stored = puts.fetched.tolist(), puts.stored.tolist()
-        self.busy_us = np.maximum(puts.drive_us, puts.work_us).tolist()
+        self.busy_us = puts.busy_us.tolist()
 
     def run(self) -> float:
         for rank in range(self.ranks):
@@ -101,7 +101,7 @@ class Model:
         yield env.timeout(owed)
 
     def put(self, rank: int, q: int, core: int, step: int) -> Iterator[simpy.Event]:
-        env, machine = self.env, self.machine
+        env = self.env
         i = self.program.codes[q].works[step]
         put = self.schedule.queues[q].code[i]
         team = self.schedule.queues[q].team.size
@@ -123,7 +123,7 @@ class Model:
                     r, t, d, s, g
                 )
             )
-            yield env.timeout(sent + machine.put_issue_us - now)
+            yield env.timeout(sent + self.issue_us[at] - now)
 
     def arrive(
         self, rank: int, tile: int, dest: int, shift: int, gates: tuple[int, ...]
@@ -137,7 +137,7 @@ class Model:
             ):
                 done = max(done, pool.book(now - size / pool.rate, size))
         for gate in gates:
-            self.signal(dest, gate, done + self.machine.put_issue_us)
+            self.signal(dest, gate, done + self.issue_us[tile])
 
     def signal(self, rank: int, gate: int, when: float) -> None:
         self.last[rank][gate] = max(self.last[rank][gate], when)

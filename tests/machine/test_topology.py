@@ -29,6 +29,7 @@ def test_shares_are_those_of_all_pairs(ep: int, package: int, nodes: int) -> Non
         away = 1 - inside
         hop = near * 0.22 + (inside - near) * 0.93 + away * 2.5
         assert shift.hop_us == pytest.approx(hop)
+        assert shift.issue_us == pytest.approx(inside * 1.3 + away * 2.1)
 
 
 def test_own_rows_need_no_link() -> None:

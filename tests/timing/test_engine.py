@@ -148,6 +148,22 @@ def test_remote_put(hbm: str) -> None:
 
 
 @BOTH
+def test_put_to_another_node(hbm: str) -> None:
+    """As above, but 200 hop and 7 issue; the sender, too, pays that before it ends."""
+    apart = replace(ROUND, dies_per_node=1, across_hop_us=200.0, across_gbps=0.001)
+    schedule = program(
+        layer_of(ep=2),
+        (ONE, [send(group=1)]),
+        (CUBE, [Wait(0, 1)]),
+        events={0: 1},
+        groups=((0,), (1,)),
+    )
+    timing = simulate(schedule, to(2, {(0, 1): 8}), apart, hbm=hbm)
+    assert timing.rank_layer_us[1] == pytest.approx(1001 + 16 + 200 + 7 + 10 + 3)
+    assert timing.busy_us["aiv"][0] == pytest.approx(16 + 7)
+
+
+@BOTH
 def test_own_rows_need_no_link(hbm: str) -> None:
     slow = replace(ROUND, hbm_gbps=0.001, hbm_core_gbps=0.001, hbm_write_gbps=0.001)
     schedule = program(layer_of(), (ONE, [send()]), (CUBE, [Wait(0, 1)]), events={0: 1})

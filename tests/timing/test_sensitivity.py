@@ -158,7 +158,7 @@ def test_an_interrupt_leaves_what_all_policies_have_been_through() -> None:
 def test_jitter_is_five_percent_of_every_share_and_every_put() -> None:
     plain, jittered = (expand(medium(), EVEN, A3) for _ in "ab")
     module._jitter(jittered, seed=3)
-    names = ("bytes", "drive_us", "work_us", "fetched", "stored")
+    names = ("bytes", "work_us", "busy_us", "fetched", "stored")
     pairs = [
         (getattr(plain.puts, name), getattr(jittered.puts, name)) for name in names
     ]

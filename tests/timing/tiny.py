@@ -30,6 +30,7 @@ ROUND = replace(
     event_visible_us=10.0,
     event_poll_us=3.0,
     put_issue_us=5.0,
+    across_issue_us=7.0,
     hop_us=100.0,
     kernel_launch_us=1000.0,
     host_launch_us=200.0,

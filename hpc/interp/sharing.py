@@ -111,7 +111,12 @@ def wake(s: State, index: int, now: float) -> None:
         if mark > clock:
             clock = mark
         total -= weight
-        end_flow(s, flow, now)
+        if flow >= s.cores:
+            end_leg(s, flow - s.cores, now)
+        else:
+            i = s.pos[flow]
+            alone = s.start[i] + s.work_us[i]
+            finish(s, flow, alone if alone > now else now)
         mark = head(flows)
     pool[LAST] = now
     pool[NEXT] = mark
@@ -127,16 +132,6 @@ def wake(s: State, index: int, now: float) -> None:
     pool[WEIGHT] = total
     pool[TOKEN] = token
     push_event(s.events, (token, s.cores + index))
-
-
-def end_flow(s: State, flow: int, now: float) -> None:
-    """A transfer is complete: a core's own, or one leg of a put."""
-    if flow >= s.cores:
-        end_leg(s, flow - s.cores, now)
-        return
-    i = s.pos[flow]
-    alone = s.start[i] + s.work_us[i]
-    finish(s, flow, alone if alone > now else now)
 
 
 # -- puts ------------------------------------------------------------------------------
@@ -164,11 +159,14 @@ def send(s: State, core: int, put: int, now: float) -> None:
         s.recv_left[sent] = 1
         join(s, rank, now, s.fetched[sent] + s.stored[sent], 1.0, flow)
         return
-    weight = s.uncapped if s.collective[put] else s.pull_weight[put]
+    # Of HBM, and of the link.
+    weight, share = s.pull_weight[put], 1.0
+    if s.collective[put]:
+        weight, share = s.uncapped, s.uncapped
     s.send_left[sent] = 2
     s.recv_left[sent] = 3
     join(s, rank, now, s.fetched[sent], weight, flow)
-    link(s, s.ranks + rank, tile, now, size, flow)
+    join(s, s.ranks + rank, now, size * s.link_share[tile], share, flow)
     push_event(s.events, (now + s.hop_us[tile], s.key_put + sent))
 
 
@@ -177,15 +175,12 @@ def arrive(s: State, sent: int, now: float) -> None:
     tile = sent // s.ranks
     dest = (sent % s.ranks + s.shift[tile]) % s.ranks
     flow = s.cores + 2 * sent + 1
-    weight = s.uncapped if s.collective[s.put_of[tile]] else s.put_weight
+    weight, share = s.put_weight, 1.0
+    if s.collective[s.put_of[tile]]:
+        weight, share = s.uncapped, s.uncapped
     join(s, dest, now, s.stored[sent], weight, flow)
-    link(s, 2 * s.ranks + dest, tile, now, s.put_bytes[sent], flow)
-
-
-def link(s: State, index: int, tile: int, now: float, size: float, flow: int) -> None:
-    """A leg of a put over a link."""
-    weight = s.uncapped if s.collective[s.put_of[tile]] else 1.0
-    join(s, index, now, size * s.link_share[tile], weight, flow)
+    size = s.put_bytes[sent] * s.link_share[tile]
+    join(s, 2 * s.ranks + dest, now, size, share, flow)
 
 
 def end_leg(s: State, leg: int, now: float) -> None:

@@ -16,7 +16,8 @@ and v = 2^-24 that of f32, an operator adds to the relative error, as independen
 random errors add:
 
 - each result that is stored: u^2 / 3, the variance of an error that is uniform within
-  half a unit in the last place;
+  half a unit in the last place; below the dtype's least normal number (fp16: 6.1e-5)
+  units do not get smaller, so the scale of what is stored does not either;
 - a dot product of K terms in f32 (of a matrix's gradient, as many as the expert has
   rows): v^2 K / 6, since the k-th of K partial sums has the
   size sqrt(k / K) of the whole and is rounded once, and sum_k k / K = K / 2; this is
@@ -46,7 +47,7 @@ from hpc.interp.data import Data
 from hpc.interp.reference_gradients import GRADIENTS
 from hpc.interp.reference_ops import ACTIVATIONS, F64, product
 from hpc.interp.reference_plan import Plan
-from hpc.interp.reference_sums import F32_ROUNDOFF, SAFETY, UNIT_ROUNDOFF, Known, Sums
+from hpc.interp.reference_sums import F32_ROUNDOFF, SAFETY, Known, Sums, stored
 from hpc.interp.steps import Step
 from hpc.schedule.layer import Layer
 
@@ -89,10 +90,9 @@ def reference(
         for name in outputs:
             if name not in sums:
                 found.add(name, tokens.get_by_slot(name))
-    round2 = UNIT_ROUNDOFF[layer.dtype] ** 2 / 3
     for name, total in sums.items():
         for rank in range(layer.ep):
-            found.add(name, total.of_rank(layer, rank, round2))
+            found.add(name, total.of_rank(layer, rank))
     return found
 
 
@@ -128,7 +128,6 @@ class _Tokens:
         self.sent = self.sent or {0: np.zeros(0, np.int64)}
         self.known: dict[str, Known] = {}
         self.collected: dict[str, Known] = {}
-        self.round2 = UNIT_ROUNDOFF[layer.dtype] ** 2 / 3
 
     def get_by_slot(self, name: str) -> Known:
         """A result; a routed one by slot."""
@@ -240,14 +239,14 @@ class _Tokens:
         if not self.is_weighted(step, "input"):
             return Known(value, scale, error2)
         weights = self.weights.reshape(-1, 1)[slots]
-        error2 += self.round2 + F32_ROUNDOFF**2 / 3
-        return Known(value * weights, scale * weights, error2)
+        error2 += F32_ROUNDOFF**2 / 3
+        return stored(self.layer.dtype, value * weights, scale * weights, error2)
 
     def gmm(self, known: Known, matrix: F64) -> Known:
         value = product(known.value, matrix)
         squares = product(np.square(known.scale), np.square(matrix))
-        error2 = known.error2 + F32_ROUNDOFF**2 * len(matrix) / 6 + self.round2
-        return Known(value, np.maximum(np.sqrt(squares), np.abs(value)), error2)
+        error2 = known.error2 + F32_ROUNDOFF**2 * len(matrix) / 6
+        return stored(self.layer.dtype, value, np.sqrt(squares), error2)
 
     def reduce(self, step: Step, known: Known) -> Known:
         k = self.layer.top_k
@@ -258,8 +257,8 @@ class _Tokens:
         total = np.einsum("tkc,tk->tc", known.value.reshape(shape), weights)
         scale = known.scale.reshape(shape)
         squares = np.einsum("tkc,tkc,tk->tc", scale, scale, np.square(weights))
-        error2 = known.error2 + F32_ROUNDOFF**2 * (k / 2 + 1) / 3 + self.round2
-        return Known(total, np.maximum(np.sqrt(squares), np.abs(total)), error2)
+        error2 = known.error2 + F32_ROUNDOFF**2 * (k / 2 + 1) / 3
+        return stored(self.layer.dtype, total, np.sqrt(squares), error2)
 
     def slot_dot(self, tokens: Known, slots: Known) -> Known:
         """Each slot's row times its token's, [tokens * top_k, 1]; stored in f32."""
@@ -277,8 +276,8 @@ class _Tokens:
         if step.op == "add":
             one, two = args
             scale = np.hypot(one.scale, two.scale)
-            error2 = max(one.error2, two.error2) + self.round2 + F32_ROUNDOFF**2 / 3
-            return Known(one.value + two.value, scale, error2)
+            error2 = max(one.error2, two.error2) + F32_ROUNDOFF**2 / 3
+            return stored(self.layer.dtype, one.value + two.value, scale, error2)
         params = {
             "alpha": self.layer.activation.alpha,
             "limit": self.layer.activation.limit,
@@ -292,5 +291,5 @@ class _Tokens:
                 value, scale = GRADIENTS[step.op](pairs[0], pairs[1], reach, params)
             else:
                 value, scale = ACTIVATIONS[step.op](*pairs[0], params)
-        scale = np.maximum(scale, np.abs(value))
-        return Known(value, scale, error2 + self.round2 + (8 * F32_ROUNDOFF) ** 2)
+        error2 += (8 * F32_ROUNDOFF) ** 2
+        return stored(self.layer.dtype, value, scale, error2)

@@ -19,6 +19,9 @@ SAFETY = 8.0
 UNIT_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp32": 2.0**-24}
 """Largest relative error of one rounding: half a unit in the last place."""
 
+LEAST_NORMAL = {"bf16": 2.0**-126, "fp16": 2.0**-14, "fp32": 2.0**-126}
+"""Below it, units do not get smaller: roundings are those of a number of this size."""
+
 F32_ROUNDOFF = 2.0**-24
 
 
@@ -29,6 +32,14 @@ class Known(NamedTuple):
     value: F64
     scale: F64
     error2: float
+
+
+def stored(dtype: str, value: F64, scale: F64, error2: float) -> Known:
+    """What is known of a result once it is rounded to `dtype`. Where there is nothing,
+    the scale stays zero, and no error is allowed."""
+    scale = np.maximum(scale, np.abs(value))
+    np.maximum(scale, LEAST_NORMAL[dtype], out=scale, where=scale > 0)
+    return Known(value, scale, error2 + UNIT_ROUNDOFF[dtype] ** 2 / 3)
 
 
 class Sums:
@@ -56,7 +67,7 @@ class Sums:
             part = product(left.T, right)
             sums[expert] = sums[expert] + part if expert in sums else part
 
-    def of_rank(self, layer: Layer, rank: int, round2: float) -> Known:
+    def of_rank(self, layer: Layer, rank: int) -> Known:
         """The matrices of all local experts of a rank, below each other."""
         total = np.zeros((layer.local_experts, *self.shape))
         squares = np.zeros_like(total)
@@ -65,7 +76,6 @@ class Sums:
                 total[local] = self.values[expert]
                 squares[local] = self.squares[expert]
         most = max(self.rows.values(), default=0)
-        error2 = self.error2 + F32_ROUNDOFF**2 * most / 6 + round2
-        scale = np.maximum(np.sqrt(squares), np.abs(total))
-        cols = self.shape[1]
-        return Known(total.reshape(-1, cols), scale.reshape(-1, cols), error2)
+        error2 = self.error2 + F32_ROUNDOFF**2 * most / 6
+        total, scale = total.reshape(-1, self.shape[1]), np.sqrt(squares, out=squares)
+        return stored(layer.dtype, total, scale.reshape(total.shape), error2)

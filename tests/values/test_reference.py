@@ -11,7 +11,7 @@ import pytest
 from hpc.interp.data import Data, make_data
 from hpc.interp.launch_steps import launch_steps
 from hpc.interp.reference import Reference, reference
-from hpc.interp.reference_sums import SAFETY, UNIT_ROUNDOFF
+from hpc.interp.reference_sums import SAFETY, UNIT_ROUNDOFF, stored
 from hpc.interp.saved import launch_data
 from hpc.interp.steps import Step, StepsError, steps_of
 from hpc.interp.verdict import compare
@@ -194,6 +194,21 @@ def test_natural_scale_is_the_size_of_a_dot_product(dtype: str, k: int) -> None:
     ratio = np.abs(found.values["h"][0]) / found.scales["h"][0]
     assert ratio.max() <= 1
     assert 0.4 < np.sqrt(np.mean(np.square(ratio))) < 1
+
+
+@pytest.mark.parametrize("size", [1.0, 2.0**-14, 2.0**-18, 2.0**-23])
+def test_small_fp16_numbers_are_off_by_units_that_do_not_shrink(size: float) -> None:
+    """Gradients of an expert with few rows are that small: rounding them is no fault."""
+    exact = np.linspace(-size, size, 2001)[:, None]
+    known = stored("fp16", exact, np.full_like(exact, size), 0.0)
+    off = np.abs(exact.astype(np.float16).astype(np.float64) - exact)
+    assert (off <= SAFETY * math.sqrt(known.error2) * known.scale).all()
+    assert off.max() > 0.1 * math.sqrt(known.error2) * known.scale.max()
+
+
+def test_where_nothing_is_no_error_is_allowed() -> None:
+    zeros = np.zeros((2, 3))
+    assert not stored("fp16", zeros, zeros, 0.0).scale.any()
 
 
 def outputs_like(expected: Reference) -> dict[str, list[np.ndarray]]:

@@ -198,7 +198,7 @@ def test_natural_scale_is_the_size_of_a_dot_product(dtype: str, k: int) -> None:
 
 @pytest.mark.parametrize("size", [1.0, 2.0**-14, 2.0**-18, 2.0**-23])
 def test_small_fp16_numbers_are_off_by_units_that_do_not_shrink(size: float) -> None:
-    """Gradients of an expert with few rows are that small: rounding them is no fault."""
+    """Gradients of an expert with few rows are: rounding them is no fault."""
     exact = np.linspace(-size, size, 2001)[:, None]
     known = stored("fp16", exact, np.full_like(exact, size), 0.0)
     off = np.abs(exact.astype(np.float16).astype(np.float64) - exact)

@@ -13,7 +13,9 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from dialects import tile
-from hpc.machine.cost import piece_rows
+from hpc.machine.cost import piece_rows, put_row_us
+from hpc.machine.topology import shift_of
+from hpc.schedule.deal import Exchanges
 from passes.gmm_shape import buffer_of, buffers_of
 from passes.program import ProgramInfo, chosen, fail, programs, replace_body
 
@@ -24,9 +26,10 @@ class TileLowerCommPass(ModulePass):
     Lower dispatch and combine to one-sided puts with signals, and awaits of the signals
     that other ranks send; the buffers they write become symmetric. Exchanges that are
     needed by the same tasks share one await. `chunks` is the number of puts for each
-    destination (else the pin `row_chunks`, else the policy's rows per put; an exchange
-    to which the routing of the spec brings more rows than the mean is cut finer, see
-    `piece_rows`).
+    destination (else the pin `row_chunks`, else the policy's rows per put, or finer:
+    an exchange to which the routing of the spec brings more rows than the mean, see
+    `piece_rows`, and where the policy fills teams, exchanges of a balanced layer that
+    would leave cores idle, see `hpc.schedule.deal`).
 
     Before:
     ```mlir
@@ -100,6 +103,7 @@ class _Cutter:
         pin = chosen(info.program, "the pin row_chunks", info.pins.row_chunks, most)
         self.fixed = option or pin
         self.even = max(1, ceil(round(info.rows_per_source) / info.policy.put_rows))
+        self.filled: dict[tuple[int, int], Exchanges] = {}
 
     def chunks(self, op: tile.ExchangeOp) -> int:
         """The number that was given; else that of the policy, or more where one source
@@ -109,15 +113,56 @@ class _Cutter:
         if self.info.policy.phased:  # no core drives a collective
             return self.even
         rows = self.most_rows(op)
-        # Dealt evenly, rows differ by less than one from the mean.
-        if rows < self.info.rows_per_source + 1:
-            return self.even
+        if not self.skewed(rows):
+            return self.even_chunks(op)
         if op.team is None:
             raise fail(op, "the exchange has no team; run tile-place first")
         cores = op.team.size.data
         wanted = ceil(rows / self.piece_rows(op, cores))
         # With a piece for every core of the team, more would shorten no core's list.
         return max(self.even, min(wanted, cores))
+
+    def skewed(self, rows: int) -> bool:
+        """Dealt evenly, rows differ by less than one from the mean."""
+        return rows >= self.info.rows_per_source + 1
+
+    def even_chunks(self, op: tile.ExchangeOp) -> int:
+        """The policy's number, or more where it fills the team and the layer is
+        balanced: beside a skewed exchange, others would only delay it."""
+        if op.team is None or not self.info.policy.fill_team or self.skewed(self.most):
+            return self.even
+        key = op.team.size.data, self.row_bytes(op)
+        if key not in self.filled:
+            self.filled[key] = self.exchanges(key[1]).filled(key[0])
+        cut = self.filled[key]
+        remote = any(self.info.group(op, op.group.value.data))
+        wanted = cut.remote if remote else cut.own
+        # Dealt evenly, some pairs still have a row less than the largest.
+        return max(self.even, min(wanted, self.most_rows(op)))
+
+    def exchanges(self, row_bytes: int) -> Exchanges:
+        """All exchanges of one operator, cut as the policy says."""
+        machine, layer = self.info.machine, self.info.layer
+        shifts = (shift_of(machine, layer.ep, k) for k in range(layer.ep))
+        return Exchanges(
+            groups=self.info.groups,
+            experts=layer.local_experts,
+            rows=self.most,
+            issue_us=tuple(shift.issue_us for shift in shifts),
+            own_us=put_row_us(machine, row_bytes, remote=False),
+            remote_us=put_row_us(machine, row_bytes, remote=True),
+            own=self.even,
+            remote=self.even,
+        )
+
+    @cached_property
+    def most(self) -> int:
+        """Rows of the largest destination of any exchange."""
+        return max(map(max, self.info.put_rows))
+
+    def row_bytes(self, op: tile.ExchangeOp) -> int:
+        cols = buffer_of(op, op.dest, self.buffers).cols.value.data
+        return cols * self.info.layer.element_bytes
 
     def most_rows(self, op: tile.ExchangeOp) -> int:
         """Rows of the largest destination, over all ranks."""
@@ -133,8 +178,7 @@ class _Cutter:
         own rows alone are copied, which is much faster."""
         info = self.info
         remote = any(info.group(op, op.group.value.data))
-        cols = buffer_of(op, op.dest, self.buffers).cols.value.data
-        size = cols * info.layer.element_bytes
+        size = self.row_bytes(op)
         return piece_rows(info.machine, self.totals[remote], size, cores, remote)
 
     @cached_property

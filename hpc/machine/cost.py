@@ -30,6 +30,7 @@ __all__ = [
     "launch_us",
     "op_cost",
     "piece_rows",
+    "put_row_us",
     "put_us",
     "vector_compute_us",
     "vector_share_us",
@@ -283,6 +284,12 @@ def put_us(
     return fixed + size * message_factor(machine, row_bytes) / rate
 
 
+def put_row_us(machine: Machine, row_bytes: int, remote: bool) -> float:
+    """What one more row costs the AIV that drives a put."""
+    row_us = put_us(machine, 1, row_bytes, 1, remote)
+    return row_us - put_us(machine, 0, row_bytes, 1, remote)
+
+
 def piece_rows(
     machine: Machine, rows: float, row_bytes: int, cores: int, remote: bool
 ) -> float:
@@ -293,8 +300,7 @@ def piece_rows(
     a row: the sum is least at p = sqrt(rows / cores * fixed / row). So there are at
     most sqrt(rows * cores * row / fixed) pieces, however long the table of rows.
     """
-    row_us = put_us(machine, 1, row_bytes, 1, remote)
-    row_us -= put_us(machine, 0, row_bytes, 1, remote)
+    row_us = put_row_us(machine, row_bytes, remote)
     return max(1.0, sqrt(rows / cores * machine.put_issue_us / row_us))
 
 

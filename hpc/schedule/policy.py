@@ -15,8 +15,10 @@ class Policy:
 
     `order` gets the works and the bytes of L2.
     `groups`: source groups per expert, None = chosen by `choose_groups`.
-    `put_rows`: rows of one put where sources send as many as the mean (else see
-    `tile-lower-comm`); `vector_rows`: rows of a vector tile, None = one share per core.
+    `put_rows`: most rows of one put where sources send as many as the mean (else see
+    `tile-lower-comm`); `fill_team`: fewer where that occupies the cores better, see
+    `hpc.schedule.deal`.
+    `vector_rows`: rows of a vector tile, None = one share per core.
     `shared_aiv`: communication and vector work share one team of all AIVs.
     `phased`: one kernel launch per operator with barriers instead of events.
     `interleave`: a weight gradient runs next to the GMM that reads the same received
@@ -28,6 +30,7 @@ class Policy:
     order: Callable[[Sequence[Work], int], Order]
     groups: int | None = None
     put_rows: int = 128
+    fill_team: bool = False
     vector_rows: int | None = 128
     shared_aiv: bool = True
     phased: bool = False
@@ -56,6 +59,7 @@ POLICIES = {
             "source groups, own rows first, AIV teams by role, earliest ready first",
             list_order,
             put_rows=64,
+            fill_team=True,
             vector_rows=None,
             shared_aiv=False,
         ),

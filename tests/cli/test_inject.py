@@ -46,7 +46,7 @@ def test_a_dead_rank_is_named_and_blocks_the_others(hpc: Hpc, tiny: Path) -> Non
     assert {b["rank"] for b in hang["blocked"]} == {0, 1}
     first = hang["blocked"][0]
     assert (first["waits_for"], first["have"], first["need"]) == (
-        "recv_ready[0,0]", 1, 2,
+        "recv_ready[0,0]", 4, 8,
     )  # fmt: skip
     assert first["missing"][0].endswith("which is dead")
     assert first["loc"].endswith("tiny.moe:23:10")
@@ -181,7 +181,7 @@ def test_the_trace_shows_blocked_cores_until_the_end(hpc: Hpc, tiny: Path) -> No
     assert ends == {round(hang["until_us"], 3)}
     waits = [e for e in blocked if e["name"] == "blocked: wait recv_ready[0,0]"]
     assert {e["pid"] for e in waits} == {1}
-    assert waits[0]["args"]["blocked"].startswith("waiting for recv_ready[0,0], have 1")
+    assert waits[0]["args"]["blocked"].startswith("waiting for recv_ready[0,0], have 7")
 
 
 def test_a_trace_shows_one_policy(hpc: Hpc, tiny: Path) -> None:

@@ -1,10 +1,11 @@
 """Into how many pieces puts are cut: skewed rows are shared by many cores, others are
-cut as the policy says."""
+cut as the policy says, or finer where that fills the team."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -98,7 +99,7 @@ BALANCED = [
 ]
 
 
-@pytest.mark.parametrize("policy", ["serial", "paper", "list"])
+@pytest.mark.parametrize("policy", ["serial", "paper"])
 @pytest.mark.parametrize(("tokens", "ep", "experts", "top_k"), BALANCED)
 def test_even_rows_keep_the_rows_per_put_of_the_policy(
     tokens: int, ep: int, experts: int, top_k: int, policy: str
@@ -107,6 +108,29 @@ def test_even_rows_keep_the_rows_per_put_of_the_policy(
     schedule = compiled(text(tokens, ep, "balanced", experts, top_k), policy)
     rows = round(tokens * top_k / experts)
     assert chunks(schedule) == {max(1, -(-rows // POLICIES[policy].put_rows))}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ep", "experts", "top_k"), [(4096, 8, 64, 8), (1024, 16, 256, 8)]
+)
+def test_puts_that_occupy_all_cores_stay_as_they_are(
+    tokens: int, ep: int, experts: int, top_k: int
+) -> None:
+    schedule = compiled(text(tokens, ep, "balanced", experts, top_k), "list")
+    assert chunks(schedule) == {-(-tokens * top_k // experts // 64)}
+
+
+def test_an_idle_team_is_filled() -> None:
+    """Twelve puts of 64 rows to other ranks would be the work of twelve cores."""
+    (cut,) = chunks(compiled(text(512, 4, "balanced"), "list"))
+    assert 4 <= cut <= 24
+
+
+def test_even_exchanges_beside_a_skewed_one_stay_coarse() -> None:
+    """Expert 0 gets two rows more than the mean from every rank."""
+    table = "[[34, 32, 31, 31], [34, 32, 31, 31]]"
+    schedule = compiled(text(128, 2, f"table {table}", 4, 1), "list")
+    assert {put.chunks for put, _ in puts(schedule) if put.expert == 1} == {1}
 
 
 def test_pins_and_collectives_do_not_care_about_the_routing() -> None:
@@ -138,8 +162,8 @@ SKEWED = st.sampled_from(
 def test_pieces_stay_within_rows_cores_and_policy(
     routing: str, ep: int, tokens: int, policy: str, train: bool
 ) -> None:
-    """Never fewer pieces than for even rows; more only up to one for each core, none of
-    them empty for the largest pair. The result is safe."""
+    """Never fewer pieces than the policy's number; more only up to one for each core,
+    none of them empty for the largest pair. The result is safe."""
     tail = "mode = train" if train else ""
     schedule = compiled(text(tokens, ep, routing, 5, 2, tail), policy)
     counts = routing_counts(schedule.layer, schedule.routing)
@@ -147,7 +171,7 @@ def test_pieces_stay_within_rows_cores_and_policy(
     for put, cores in puts(schedule):
         rows = most_rows(schedule, counts, put)
         assert even <= put.chunks <= max(even, min(cores, rows))
-        if rows < tokens * 2 / 5 + 1:
+        if rows < tokens * 2 / 5 + 1 and policy == "paper":
             assert put.chunks == even
     assert check_schedule(schedule, Limits.of(MACHINE), counts).ok
 
@@ -183,6 +207,59 @@ def test_skew_does_not_make_list_slower_than_serial(
     """With pieces for mean rows it took up to three times as long."""
     spec = text(tokens, ep, routing)
     assert latency_us(spec, "list") < latency_us(spec, "serial")
+
+
+def random_layers(count: int) -> list[tuple[int, int, int, int, str]]:
+    """(tokens, ranks, experts, choices, mode) of small layers, always the same."""
+    draw = Random(9)
+    found: list[tuple[int, int, int, int, str]] = []
+    while len(found) < count:
+        ep, local = draw.choice((1, 2, 4, 8, 16)), draw.choice((1, 2, 4, 8))
+        tokens = draw.randint(8, 4096)
+        top_k = min(draw.choice((1, 2, 8)), ep * local)
+        mode = draw.choice(("forward", "forward", "backward", "train"))
+        if 1 < tokens * top_k / (ep * local) < 1024:
+            found.append((tokens, ep, ep * local, top_k, mode))
+    return found
+
+
+def gain(tokens: int, ep: int, experts: int, top_k: int, mode: str) -> float:
+    """Latency of `list` over that with the policy's number of pieces."""
+    cut = -(-round(tokens * top_k / experts) // POLICIES["list"].put_rows)
+    tail = f"mode = {mode}"
+    filled = text(tokens, ep, "balanced", experts, top_k, tail)
+    pinned = text(
+        tokens,
+        ep,
+        "balanced",
+        experts,
+        top_k,
+        f"{tail} schedule {{ row_chunks = {cut} }}",
+    )
+    return latency_us(filled, "list") / latency_us(pinned, "list")
+
+
+@pytest.mark.parametrize("layer", random_layers(24), ids=str)
+def test_filling_a_team_never_costs(layer: tuple[int, int, int, int, str]) -> None:
+    assert gain(*layer) <= 1.02
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ep", "experts", "top_k", "mode", "most"),
+    [
+        (512, 4, 16, 2, "forward", 0.6),
+        (128, 2, 4, 2, "forward", 0.5),
+        (1024, 4, 16, 1, "train", 0.8),
+        (256, 2, 4, 1, "backward", 0.7),
+        # Own rows and rows for the other rank alternate in step with the team.
+        (2048, 2, 64, 2, "forward", 0.85),
+        (512, 1, 2, 1, "forward", 0.95),
+    ],
+)
+def test_small_balanced_layers_fill_the_team(
+    tokens: int, ep: int, experts: int, top_k: int, mode: str, most: float
+) -> None:
+    assert gain(tokens, ep, experts, top_k, mode) < most
 
 
 @pytest.mark.parametrize("name", ["mixtral_8x7b_ep8", "qwen3_30b_ep8"])

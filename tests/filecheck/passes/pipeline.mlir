@@ -15,11 +15,11 @@
 // CHECK-SAME:  groups [array<i64: 0>, array<i64: 1>]
 // CHECK:         npu.event @recv_ready 2 x 2 ids [
 // CHECK:         npu.queue aic[0:24] {
-// CHECK:           npu.wait_flag @recv_ready[0, 0] >= 1
+// CHECK:           npu.wait_flag @recv_ready[0, 0] >= 4
 // CHECK-NEXT:      npu.task gmm (@recv[0, 0], @w_up[0]) -> (@h[0, 0])
 // CHECK-NEXT:      npu.set_flag @h_ready[0, 0]
 // CHECK:         npu.queue aiv[0:24] {
-// CHECK:           npu.put_mem_signal dispatch[0, 0] @x -> @recv[0, 0] chunks 1 via put signal @recv_ready[0, 0]
+// CHECK:           npu.put_mem_signal dispatch[0, 0] @x -> @recv[0, 0] chunks 4 via put signal @recv_ready[0, 0]
 // CHECK:         npu.queue aiv[24:48] {
 // CHECK:           npu.task reduce (@back, @router) -> (@out[*, 0])
 

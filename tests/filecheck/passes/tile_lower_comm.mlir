@@ -186,3 +186,37 @@ tile.program @hot_serial on "ascend_a3" mode "forward" policy "serial" #spec gro
   tile.buffer @recv routed 800 x 64 bf16 workspace
   %0 = tile.exchange dispatch[0, 0] @x -> @recv[0, 0] on aiv[0:48]
 }
+
+// -----
+
+// Two experts' rows for one other rank are two puts: most of the 24 cores would have
+// none. Policy list cuts them, and own rows, until the team is filled; an exchange
+// without a team stays as the policy says.
+// CHECK-LABEL: tile.program @few on "ascend_a3" mode "forward" policy "list"
+// CHECK: tile.put dispatch[0, 0] @x -> @recv[0, 0] chunks 11 via put on aiv[0:24]
+// CHECK: tile.put dispatch[0, 1] @x -> @recv[0, 1] chunks 11 via put on aiv[0:24]
+// CHECK: tile.put dispatch[1, 0] @x -> @recv[1, 0] chunks 11 via put on aiv[0:24]
+// CHECK: tile.put dispatch[1, 1] @x -> @recv[1, 1] chunks 1 via put
+// OPTION-LABEL: tile.program @few on "ascend_a3" mode "forward" policy "list"
+// OPTION: tile.put dispatch[0, 1] @x -> @recv[0, 1] chunks 2 via put on aiv[0:24]
+#spec = {tokens = array<i64: 128, 128>, hidden = 2048 : i64, intermediate = 64 : i64, experts = 4 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "balanced"}}
+tile.program @few on "ascend_a3" mode "forward" policy "list" #spec groups [array<i64: 0>, array<i64: 1>] row_chunks 1 {
+  tile.buffer @x token 128 x 2048 bf16 input
+  tile.buffer @recv routed 256 x 2048 bf16 workspace
+  %0 = tile.exchange dispatch[0, 0] @x -> @recv[0, 0] on aiv[0:24]
+  %1 = tile.exchange dispatch[0, 1] @x -> @recv[0, 1] on aiv[0:24]
+  %2 = tile.exchange dispatch[1, 0] @x -> @recv[1, 0] on aiv[0:24]
+  %3 = tile.exchange dispatch[1, 1] @x -> @recv[1, 1]
+}
+
+// -----
+
+// The paper's policy keeps its rows per put.
+// CHECK-LABEL: tile.program @few_paper on "ascend_a3" mode "forward" policy "paper"
+// CHECK: tile.put dispatch[0, 0] @x -> @recv[0, 0] chunks 1 via put on aiv[0:48]
+#spec = {tokens = array<i64: 128, 128>, hidden = 2048 : i64, intermediate = 64 : i64, experts = 4 : i64, top_k = 2 : i64, activation = "swiglu", alpha = 1.702 : f64, limit = 7.0 : f64, dtype = "bf16", weights_at = "output", repeats = "false", routing = {kind = "balanced"}}
+tile.program @few_paper on "ascend_a3" mode "forward" policy "paper" #spec groups [array<i64: 0, 1>] row_chunks 1 {
+  tile.buffer @x token 128 x 2048 bf16 input
+  tile.buffer @recv routed 256 x 2048 bf16 workspace
+  %0 = tile.exchange dispatch[0, 0] @x -> @recv[0, 0] on aiv[0:48]
+}

@@ -28,8 +28,8 @@ class TileLowerCommPass(ModulePass):
     needed by the same tasks share one await. `chunks` is the number of puts for each
     destination (else the pin `row_chunks`, else the policy's rows per put, or finer:
     an exchange to which the routing of the spec brings more rows than the mean, see
-    `piece_rows`, and where the policy fills teams, exchanges of a balanced layer that
-    would leave cores idle, see `hpc.schedule.deal`).
+    `piece_rows`, and others where the policy fills teams and their pieces would leave
+    cores idle, see `hpc.schedule.deal`).
 
     Before:
     ```mlir
@@ -113,7 +113,8 @@ class _Cutter:
         if self.info.policy.phased:  # no core drives a collective
             return self.even
         rows = self.most_rows(op)
-        if not self.skewed(rows):
+        # Dealt evenly, rows differ by less than one from the mean.
+        if rows < self.info.rows_per_source + 1:
             return self.even_chunks(op)
         if op.team is None:
             raise fail(op, "the exchange has no team; run tile-place first")
@@ -122,14 +123,10 @@ class _Cutter:
         # With a piece for every core of the team, more would shorten no core's list.
         return max(self.even, min(wanted, cores))
 
-    def skewed(self, rows: int) -> bool:
-        """Dealt evenly, rows differ by less than one from the mean."""
-        return rows >= self.info.rows_per_source + 1
-
     def even_chunks(self, op: tile.ExchangeOp) -> int:
-        """The policy's number, or more where it fills the team and the layer is
-        balanced: beside a skewed exchange, others would only delay it."""
-        if op.team is None or not self.info.policy.fill_team or self.skewed(self.most):
+        """The policy's number, or more where the policy fills the team, as if the whole
+        layer were balanced."""
+        if op.team is None or not self.info.policy.fill_team:
             return self.even
         key = op.team.size.data, self.row_bytes(op)
         if key not in self.filled:
@@ -137,28 +134,23 @@ class _Cutter:
         cut = self.filled[key]
         remote = any(self.info.group(op, op.group.value.data))
         wanted = cut.remote if remote else cut.own
-        # Dealt evenly, some pairs still have a row less than the largest.
+        # A piece without rows would only cost its issue.
         return max(self.even, min(wanted, self.most_rows(op)))
 
     def exchanges(self, row_bytes: int) -> Exchanges:
-        """All exchanges of one operator, cut as the policy says."""
+        """All exchanges of one operator with mean rows, cut as the policy says."""
         machine, layer = self.info.machine, self.info.layer
         shifts = (shift_of(machine, layer.ep, k) for k in range(layer.ep))
         return Exchanges(
             groups=self.info.groups,
             experts=layer.local_experts,
-            rows=self.most,
+            rows=ceil(self.info.rows_per_source),
             issue_us=tuple(shift.issue_us for shift in shifts),
             own_us=put_row_us(machine, row_bytes, remote=False),
             remote_us=put_row_us(machine, row_bytes, remote=True),
             own=self.even,
             remote=self.even,
         )
-
-    @cached_property
-    def most(self) -> int:
-        """Rows of the largest destination of any exchange."""
-        return max(map(max, self.info.put_rows))
 
     def row_bytes(self, op: tile.ExchangeOp) -> int:
         cols = buffer_of(op, op.dest, self.buffers).cols.value.data

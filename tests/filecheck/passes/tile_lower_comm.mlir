@@ -152,13 +152,13 @@ tile.program @pinned on "ascend_a3" mode "forward" policy "list" #spec groups [a
 
 // Where the routing brings more rows than the mean of 100, the put is cut finer, at most
 // into a piece for each core of its team: rank 0 sends 280 rows to the first expert of
-// the next rank, and these come back.
+// the next rank, and these come back. The other puts to it are cut as in a balanced layer.
 // CHECK-LABEL: tile.program @hot on "ascend_a3" mode "forward" policy "list"
 // CHECK-SAME: groups [array<i64: 0>, array<i64: 1>] row_chunks 1 {
 // CHECK: tile.put dispatch[0, 0] @x -> @recv[0, 0] chunks 2 via put on aiv[0:24]
 // CHECK: tile.put dispatch[0, 1] @x -> @recv[0, 1] chunks 24 via put on aiv[0:24]
 // CHECK: tile.put dispatch[1, 0] @x -> @recv[1, 0] chunks 2 via put on aiv[0:24]
-// CHECK: tile.put dispatch[1, 1] @x -> @recv[1, 1] chunks 2 via put on aiv[0:24]
+// CHECK: tile.put dispatch[1, 1] @x -> @recv[1, 1] chunks 10 via put on aiv[0:24]
 // CHECK: tile.put combine[0, 1] @recv[0, 1] -> @back[0, 1] chunks 8 via put after(%2) on aiv[0:8]
 // CHECK: }
 // OPTION-LABEL: tile.program @hot on "ascend_a3" mode "forward" policy "list"

@@ -5,8 +5,9 @@ fetch, gates, work, signals, and each core's own rates. Then nothing depends on 
 order of events, and a queue can be walked step by step for all cores of all ranks at
 once, as soon as the gate of its next step is known on every rank.
 
-It shares no code with the event loop, so it checks it; and since contention only ever
-delays, its times are lower bounds of a schedule's simulated ones.
+It shares no code with the event loop, so it checks it. Its times are no lower bounds of
+contended runs: a core that contention delays until its event is open does not poll, one
+that is in time does. All else only comes later: with `event_poll_us` = 0 they are.
 """
 
 from __future__ import annotations

@@ -113,6 +113,7 @@ def expand(
             moved[:, first : first + size].reshape(shape),
             np.zeros(shape, dtype=np.int32),
             np.zeros((ranks, len(queue.code) + 1), dtype=np.int64),
+            np.ones((ranks, len(mine))),
         )
         first += size
         queues.append(shares)
@@ -146,12 +147,21 @@ def _charge(
     for q, (shares, mine) in enumerate(zip(queues, traffic, strict=True)):
         for s, step in enumerate(shares.steps):
             if step.kind == COMPUTE:
-                moved = mine.missed[:, s] + mine.stored[:, s] * cost
+                missed, stored = mine.missed[:, s], mine.stored[:, s]
+                moved = missed + stored * cost
                 held = shares.tiles[:, :, s].astype(np.int64)
                 shares.hbm_bytes[:, :, s] = spread(moved, held)
+                shares.weight[:, s] = dyadic(moved, missed + stored)
             elif step.kind == PUT:
                 _charge_put(puts, puts.tiles_of(q, step.work), mine, s, cost)
     return traffic
+
+
+def dyadic(moved: Floats, of: Floats) -> Floats:
+    """Ratios as positive multiples of 2^-10 (see `sharing.join`); 1 where there is
+    nothing to compare."""
+    ratio = np.divide(moved, of, out=np.ones_like(moved), where=of > 0)
+    return np.maximum(1.0, np.rint(ratio * 1024)) / 1024
 
 
 def _charge_put(

@@ -69,6 +69,12 @@ class Traffic:
         return self.written - self.absorbed
 
 
+def in_order(values: Floats) -> Floats:
+    """Sums along the first axis, one after the other: to the same bits for one column
+    as for many, which numpy's sum does not promise."""
+    return np.add.accumulate(values, axis=0)[-1]
+
+
 class Footprint:
     """Every access of every step, and the slices they name."""
 
@@ -106,7 +112,7 @@ class Footprint:
         slices = access.slices
         if len(slices) == 1:
             return self.sizes[:, slices[0]] * access.share
-        return self.sizes[:, slices].sum(axis=1) * access.share
+        return in_order(self.sizes[:, slices].T) * access.share
 
     def traffic(self) -> list[Traffic]:
         """Bytes of every step as if nothing was in the cache."""
@@ -172,7 +178,7 @@ class Footprint:
         total = self._totals.get(region)
         if total is None:
             every: list[int] = slices.tolist()
-            total = np.array([self._sizes[i] for i in every]).sum(axis=0)
+            total = in_order(np.array([self._sizes[i] for i in every]))
             self._totals[region] = total
         share = np.minimum(1.0, wanted / np.maximum(total, 1.0))
         return Access(slices, share, write=False)
@@ -360,7 +366,13 @@ def hit_rates(
                 name = f"{instr.op}: {instr.writes[0].buffer}"
             read[name] = read.get(name, 0.0) + reads[s]
             hit[name] = hit.get(name, 0.0) + hits[s]
-    return {name: hit[name] / read[name] for name in read if read[name]}
+    return {name: hit_rate(hit[name], read[name]) for name in read if read[name]}
 
 
-__all__ = ["Access", "Footprint", "Traffic", "hit_rates", "replay"]
+def hit_rate(hit: float, read: float) -> float:
+    """Share of bytes, without the digits in which sums over one rank and over many that
+    do the same differ."""
+    return round(hit / max(read, 1.0), 12)
+
+
+__all__ = ["Access", "Footprint", "Traffic", "hit_rate", "hit_rates", "replay"]

@@ -48,14 +48,16 @@ def run_shared(s: State, limit: int) -> int:
 def begin(s: State, core: int, now: float) -> None:
     """The work of the core's current step starts, or its next put tile."""
     i = s.pos[core]
-    put = s.plan_put[i + s.to_plan[core]]
+    plan = i + s.to_plan[core]
+    put = s.plan_put[plan]
     if put != NO_PUT:
         send(s, core, put, now)
         return
     s.start[i] = now
     size = s.hbm_bytes[i]
     if size > 0.0:
-        join(s, s.rank_of[core], now, size, 1.0, core)
+        rank = s.rank_of[core]
+        join(s, rank, now, size, s.hbm_weight[plan * s.ranks + rank], core)
     else:
         finish(s, core, now + s.work_us[i])
 
@@ -157,7 +159,8 @@ def send(s: State, core: int, put: int, now: float) -> None:
     if s.shift[tile] == 0:
         s.send_left[sent] = 1
         s.recv_left[sent] = 1
-        join(s, rank, now, s.fetched[sent] + s.stored[sent], 1.0, flow)
+        size = s.fetched[sent] + s.stored[sent]
+        join(s, rank, now, size, s.copy_weight, flow)
         return
     # Of HBM, and of the link.
     weight, share = s.pull_weight[put], 1.0
@@ -175,7 +178,7 @@ def arrive(s: State, sent: int, now: float) -> None:
     tile = sent // s.ranks
     dest = (sent % s.ranks + s.shift[tile]) % s.ranks
     flow = s.cores + 2 * sent + 1
-    weight, share = s.put_weight, 1.0
+    weight, share = s.store_weight, 1.0
     if s.collective[s.put_of[tile]]:
         weight, share = s.uncapped, s.uncapped
     join(s, dest, now, s.stored[sent], weight, flow)

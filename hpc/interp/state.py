@@ -15,7 +15,7 @@ from hpc.interp.program import NO_GATE, Program, put_signals
 from hpc.interp.task_steps import BARRIER, PUT
 from hpc.interp.timing import Run
 from hpc.interp.walk import INFINITY, MANY, NEXT_SET, NO_PUT
-from hpc.machine.cost import launch_us
+from hpc.machine.cost import hbm_read_equivalent, launch_us
 from hpc.machine.record import Machine
 from hpc.schedule.model import Put, Schedule
 
@@ -55,17 +55,17 @@ class State:
     """
 
     __slots__ = (
-        "arrive", "base", "began", "clock", "collective", "cores", "delay_us",
-        "delivered", "done_us", "end", "events", "fetch_us", "fetched", "flows",
-        "hbm_bytes", "hbm_core_rate", "hop_us", "issue_us", "key_put", "last",
-        "launch_us", "left", "link_share", "member", "next_tile", "next_waiter",
-        "open_at", "per_rank", "plan_barrier", "plan_gate", "plan_put", "plan_signal",
-        "plan_signals", "poll_us", "pools", "pos", "pull_weight", "put_bytes",
-        "put_core", "put_first", "put_of", "put_offset", "put_signals", "put_team",
-        "put_tiles", "put_weight", "put_work_us", "rank_of", "ranks",
+        "arrive", "base", "began", "clock", "collective", "copy_weight", "cores",
+        "delay_us", "delivered", "done_us", "end", "events", "fetch_us", "fetched",
+        "flows", "hbm_bytes", "hbm_core_rate", "hbm_weight", "hop_us", "issue_us",
+        "key_put", "last", "launch_us", "left", "link_share", "member", "next_tile",
+        "next_waiter", "open_at", "per_rank", "plan_barrier", "plan_gate", "plan_put",
+        "plan_signal", "plan_signals", "poll_us", "pools", "pos", "pull_weight",
+        "put_bytes", "put_core", "put_first", "put_of", "put_offset", "put_signals",
+        "put_team", "put_tiles", "put_weight", "put_work_us", "rank_of", "ranks",
         "recv_left", "send_left", "sent_at", "set_us", "shared", "shift", "signalled",
-        "signals", "start", "stop", "stored", "to_plan", "uncapped", "waiter",
-        "work_us",
+        "signals", "start", "stop", "store_weight", "stored", "to_plan", "uncapped",
+        "waiter", "work_us",
     )  # fmt: skip
 
     def __init__(
@@ -92,7 +92,12 @@ class State:
         self.launch_us, self.fetch_us = launch_us(machine, cores), machine.task_fetch_us
         self.set_us = machine.event_set_us
         self.hbm_core_rate = machine.hbm_core_gbps * 1e3
+        # Shares of HBM by what a byte costs there, limits of a core by its bytes: what
+        # is written costs more, and a copy is read and written.
+        cost = hbm_read_equivalent(machine)
         self.put_weight = dyadic(machine.put_core_gbps / machine.hbm_core_gbps)
+        self.store_weight = dyadic(self.put_weight * cost)
+        self.copy_weight = dyadic((1 + cost) / 2)
         self.uncapped = UNCAPPED
 
     def _init_cores(self, schedule: Schedule, work: Expanded, program: Program) -> None:
@@ -115,6 +120,9 @@ class State:
         self.pos, self.stop = first, [*first[1:], at]
         self.done_us = [0.0] * self.cores
         self.work_us, self.hbm_bytes = work.work_us, work.hbm_bytes
+        # By step of all queues, then by rank.
+        weights = [shares.weight.T.ravel() for shares in work.queues]
+        self.hbm_weight = array("d", np.concatenate(weights).tobytes())
         self.arrive, self.start, self.end = (zeros(at) for _ in range(3))
 
     def _init_gates(self, schedule: Schedule, program: Program) -> None:

@@ -151,7 +151,9 @@ class _Sweep:
 
     def _compute_us(self, q: int, s: int) -> Floats:
         shares = self.work.queues[q]
-        moved = shares.hbm_bytes[:, :, s] / (self.machine.hbm_core_gbps * 1e3)
+        machine, weight = self.machine, shares.weight[:, s, None]
+        hbm = machine.hbm_gbps, machine.hbm_core_gbps
+        moved = _alone_us(shares.hbm_bytes[:, :, s], weight, *hbm)
         return np.maximum(shares.work_us[:, :, s], moved)
 
     def _puts(self, q: int, i: int, now: Floats) -> Floats:
@@ -183,9 +185,13 @@ class _Sweep:
         """(at the source, at the destination, between them) by source rank."""
         machine, puts = self.machine, self.work.puts
         size, core = puts.bytes[:, tile], machine.put_core_gbps / machine.hbm_core_gbps
-        # Shares of a core's memory rate are rounded to 2^-10.
-        write = max(1, round(core * 1024)) / 1024
-        read = min(1.0, max(1, round(write * pull * 1024)) / 1024)
+        # Shares of a core's memory rate are rounded to 2^-10. What is written costs
+        # more of memory's time; a core's limit counts bytes.
+        cost = machine.hbm_gbps / machine.hbm_write_gbps
+        share = max(1, round(core * 1024)) / 1024
+        read = min(1.0, max(1, round(share * pull * 1024)) / 1024)
+        write = max(1, round(share * cost * 1024)) / 1024
+        copy = max(1, round((1 + cost) / 2 * 1024)) / 1024
         line = 1.0
         if put.transport == "collective":
             write = read = line = UNCAPPED
@@ -197,7 +203,7 @@ class _Sweep:
         work = np.where(size > 0, work, 0.0)
         join = np.add if put.transport == "collective" else np.maximum
         if int(puts.shift[tile]) == 0:
-            copied = _alone_us(fetched + stored, 1.0, *hbm)
+            copied = _alone_us(fetched + stored, copy, *hbm)
             return join(copied, work), np.zeros(self.ranks), 0.0
         carried = _alone_us(size * puts.link_share[tile], line, *link)
         source = np.maximum(_alone_us(fetched, read, *hbm), carried)
@@ -216,6 +222,8 @@ class _Sweep:
                 self._signal(gate, when, dests)
 
 
-def _alone_us(size: Floats, weight: float, gbps: float, core_gbps: float) -> Floats:
+def _alone_us(
+    size: Floats, weight: Floats | float, gbps: float, core_gbps: float
+) -> Floats:
     """Time of a transfer that has a memory or link for itself."""
-    return size / (min(gbps, weight * core_gbps) * 1e3)
+    return size / (np.minimum(gbps, weight * core_gbps) * 1e3)

@@ -38,8 +38,10 @@ class Shares:
 
     `work_us` is a core's time alone, `hbm_bytes` what it moves from and to HBM (both
     views into `Expanded`'s arrays), `tiles` how many tiles it has. `offsets[r, i]` is
-    the number of tiles of all instructions of rank r before instruction i. `members`
-    are the cores of the team in the order of the arrays, if that is another one.
+    the number of tiles of all instructions of rank r before instruction i.
+    `weight[r, s]`, a multiple of 2^-10, is what a byte that a step moves costs HBM, in
+    bytes read: a core's own limit counts bytes. `members` are the cores of the team in
+    the order of the arrays, if that is another one.
     """
 
     steps: list[Step]
@@ -47,6 +49,7 @@ class Shares:
     hbm_bytes: Floats
     tiles: npt.NDArray[np.int32]
     offsets: Ints
+    weight: Floats
     members: list[int] | None = None
 
 

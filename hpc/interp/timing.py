@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hpc.interp.expand import Expanded
 from hpc.interp.flow import epilogue, flow_nodes, node_of
-from hpc.interp.l2 import hit_rates
+from hpc.interp.l2 import hit_rate, hit_rates
 from hpc.interp.lifetimes import Spans, buffer_spans
 from hpc.interp.overlap import hidden_shares
 from hpc.interp.program import NO_GATE, Program
@@ -199,7 +199,7 @@ def measure(run: Run, *, record: bool) -> Timing:
 
 def _hit_share(run: Run) -> float:
     read = sum(float(mine.read.sum()) for mine in run.work.traffic)
-    return sum(float(mine.hit.sum()) for mine in run.work.traffic) / max(read, 1.0)
+    return hit_rate(sum(float(mine.hit.sum()) for mine in run.work.traffic), read)
 
 
 def _rank_times(run: Run) -> tuple[Floats, Floats]:

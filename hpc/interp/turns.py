@@ -40,7 +40,8 @@ def run_in_turn(s: State, limit: int) -> int:
         s.start[i] = now
         done, size = now + s.work_us[i], s.hbm_bytes[i]
         if size > 0.0:
-            moved = now + size / s.hbm_core_rate
+            weight = s.hbm_weight[(i + to_plan[key]) * s.ranks + rank_of[key]]
+            moved = now + size / (s.hbm_core_rate * weight)
             done = done if done > moved else moved
             pool = pools[rank_of[key]]
             free = pool[CLOCK]

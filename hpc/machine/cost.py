@@ -305,9 +305,9 @@ def piece_rows(
 
 
 def _hbm_us(machine: Machine, read: float, written: float, cores: int) -> float:
-    """Bytes read and written by `cores` cores together."""
-    rate = min(machine.hbm_gbps, cores * machine.hbm_core_gbps)
-    return (read + written * hbm_read_equivalent(machine)) / (rate * 1e3)
+    """Bytes read and written by `cores` cores together, each within its own rate."""
+    together = (read + written * hbm_read_equivalent(machine)) / machine.hbm_gbps
+    return max(together, (read + written) / (cores * machine.hbm_core_gbps)) / 1e3
 
 
 def _slope(machine: Machine, instrs: Instrs) -> float:

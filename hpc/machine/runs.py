@@ -23,6 +23,9 @@ Run = dict[str, Setting]
 Fault = tuple[str, str]
 """A setting of a run ("" for the run itself) and what is wrong with it."""
 
+Relation = tuple[tuple[str, ...], Callable[[Run], Iterable[Fault]]]
+"""Settings, and what is wrong between them; asked if each is right in itself."""
+
 MAX_ROWS = (1 << 31) - 1
 """Row numbers are 32-bit integers on the device."""
 
@@ -157,9 +160,16 @@ def run_faults(run: Mapping[str, object]) -> list[Fault]:
         elif key != "kind" and kind != "layer":
             guess = did_you_mean(key, fields) or f"; it has {', '.join(fields)}"
             faults.append((key, f"kind '{kind}' has no setting '{key}'{guess}"))
-    if not faults and kind in _RELATIONS:
-        return list(_RELATIONS[kind](cast(Run, run)))
+    wrong = {key for key, _ in faults} | (fields.keys() - _given(run, fields.values()))
+    for names, relation in _RELATIONS.get(kind, ()):
+        if not wrong.intersection(names):
+            faults += relation(cast(Run, run))
     return faults
+
+
+def _given(run: Mapping[str, object], fields: Iterable[Parameter]) -> set[str]:
+    """Settings that a run has, by itself or by default."""
+    return {f.name for f in fields if f.name in run or f.default is not None}
 
 
 def _value_faults(field: Parameter, value: object) -> list[str]:
@@ -182,7 +192,7 @@ def _word_faults(name: str, value: object, words: tuple[str, ...]) -> list[str]:
     return [f"unknown {name} {shorten(value)}{guess}"]
 
 
-def _vector_faults(run: Run) -> Iterable[Fault]:
+def _column_faults(run: Run) -> Iterable[Fault]:
     op, read, write = str(run["op"]), _int(run, "read_cols"), _int(run, "write_cols")
     got = f"got read_cols = {read}, write_cols = {write}"
     reads, writes = READ_PER_WRITE.get(op, (0, 0))
@@ -190,54 +200,101 @@ def _vector_faults(run: Run) -> Iterable[Fault]:
         yield "read_cols", f"{op} reads {reads} columns for {writes} written; {got}"
     if op == "reduce" and read % write:
         yield "read_cols", f"reduce reads whole slots of write_cols; {got}"
-    yield from _blocks_faults(run)
-    tasks = _int(run, "blocks", 1) * _int(run, "passes", 1)
-    if tasks > MAX_TASKS:
-        yield "passes", f"blocks x passes = {tasks} tasks, more than {MAX_TASKS}"
 
 
-def _blocks_faults(run: Run) -> Iterable[Fault]:
+def _block_faults(run: Run) -> Iterable[Fault]:
     rows, blocks = _int(run, "rows"), _int(run, "blocks", 1)
     if blocks > rows:
         yield "blocks", f"blocks = {blocks} exceeds rows = {rows}"
 
 
-def _exchange_faults(run: Run) -> Iterable[Fault]:
-    ep, experts, top_k = (_int(run, key) for key in ("ep", "experts", "top_k"))
-    chosen = _int(run, "tokens") * top_k
+def _task_faults(run: Run) -> Iterable[Fault]:
+    tasks = _int(run, "blocks", 1) * _int(run, "passes", 1)
+    if tasks > MAX_TASKS:
+        yield "passes", f"blocks x passes = {tasks} tasks, more than {MAX_TASKS}"
+
+
+def _expert_faults(run: Run) -> Iterable[Fault]:
+    ep, experts = _int(run, "ep"), _int(run, "experts")
     if experts < ep:
         yield "experts", f"experts = {experts} are fewer than ep = {ep}"
+
+
+def _choice_faults(run: Run) -> Iterable[Fault]:
+    experts, top_k = _int(run, "experts"), _int(run, "top_k")
     if top_k > experts:
         yield "top_k", f"top_k = {top_k} exceeds experts = {experts}"
-    if chosen * ep > MAX_ROWS:
-        yield "tokens", f"tokens x top_k x ep = {chosen * ep} rows exceed {MAX_ROWS}"
-    for key in ("window", "counted"):
-        if run.get(key) and run["which"] != "dispatch":
-            yield key, f"{key} is for a dispatch, a combine has none"
-    if run.get("window"):
-        yield from _window_faults(run, chosen)
-    pieces = max(1, ceil_div(chosen // experts, _int(run, "rows_per_put")))
-    puts = pieces * experts * ep
-    if puts > MAX_PUTS:
-        yield "rows_per_put", f"the exchange has {puts} puts, more than {MAX_PUTS}"
 
 
-def _window_faults(run: Run, chosen: int) -> Iterable[Fault]:
-    experts, ep = _int(run, "experts"), _int(run, "ep")
-    if run.get("counted"):
+def _row_faults(run: Run) -> Iterable[Fault]:
+    rows = _chosen(run) * _int(run, "ep")
+    if rows > MAX_ROWS:
+        yield "tokens", f"tokens x top_k x ep = {rows} rows exceed {MAX_ROWS}"
+
+
+def _flag_faults(name: str) -> Relation:
+    """A flag that only a dispatch has."""
+
+    def faults(run: Run) -> Iterable[Fault]:
+        if run.get(name) and run["which"] != "dispatch":
+            yield name, f"{name} is for a dispatch, a combine has none"
+
+    return ("which", name), faults
+
+
+def _exclusion_faults(run: Run) -> Iterable[Fault]:
+    if run.get("window") and run.get("counted"):
         yield "counted", "counted excludes window: its rows have fixed places"
-    if experts % ep:
+
+
+def _share_faults(run: Run) -> Iterable[Fault]:
+    experts, ep = _int(run, "experts"), _int(run, "ep")
+    if run.get("window") and experts % ep:
         yield "window", f"window needs experts = {experts} divisible by ep = {ep}"
-    if chosen % experts:
+
+
+def _place_faults(run: Run) -> Iterable[Fault]:
+    chosen, experts = _chosen(run), _int(run, "experts")
+    if run.get("window") and chosen % experts:
         got = f"{chosen} and {experts}"
         yield "window", f"window needs tokens x top_k divisible by experts; got {got}"
 
 
-_RELATIONS: dict[str, Callable[[Run], Iterable[Fault]]] = {
-    "vector": _vector_faults,
-    "pair": _blocks_faults,
-    "exchange": _exchange_faults,
+def _put_faults(run: Run) -> Iterable[Fault]:
+    experts = _int(run, "experts")
+    pieces = max(1, ceil_div(_chosen(run) // experts, _int(run, "rows_per_put")))
+    puts = pieces * experts * _int(run, "ep")
+    if puts > MAX_PUTS:
+        yield "rows_per_put", f"the exchange has {puts} puts, more than {MAX_PUTS}"
+
+
+def _chosen(run: Run) -> int:
+    """Rows that each rank sends."""
+    return _int(run, "tokens") * _int(run, "top_k")
+
+
+_BLOCKS: Relation = (("rows", "blocks"), _block_faults)
+
+_RELATIONS: dict[str, tuple[Relation, ...]] = {
+    "vector": (
+        (("op", "read_cols", "write_cols"), _column_faults),
+        _BLOCKS,
+        (("blocks", "passes"), _task_faults),
+    ),
+    "pair": (_BLOCKS,),
+    "exchange": (
+        (("ep", "experts"), _expert_faults),
+        (("experts", "top_k"), _choice_faults),
+        (("tokens", "top_k", "ep"), _row_faults),
+        _flag_faults("window"),
+        _flag_faults("counted"),
+        (("window", "counted"), _exclusion_faults),
+        (("window", "experts", "ep"), _share_faults),
+        (("window", "tokens", "top_k", "experts"), _place_faults),
+        (("tokens", "top_k", "experts", "rows_per_put", "ep"), _put_faults),
+    ),
 }
+"""What must hold between settings, by kind of run."""
 
 
 def machine_faults(machine: Machine, run: Run) -> list[Fault]:

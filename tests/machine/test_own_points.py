@@ -358,6 +358,29 @@ def test_every_mistake_is_told_in_one_run_in_order(validate: Validate) -> None:
     assert lines == [7, 13, 15, 23, 31]
 
 
+def test_a_wrong_setting_hides_no_other_mistake(validate: Validate) -> None:
+    """What must hold between two settings is checked if both are right."""
+    run = EXCHANGE.replace('"dispatch"', '"dispach"').replace("ep = 2", "ep = 9")
+    _, _, err = validate(point(run.replace("top_k = 2", "top_k = 5, cols_ = 3")))
+    assert [line.split("run: ")[1].split(";")[0] for line in err.splitlines()] == [
+        "unknown which 'dispach'",
+        "experts = 4 are fewer than ep = 9",
+        "top_k = 5 exceeds experts = 4",
+        "kind 'exchange' has no setting 'cols_'",
+    ]
+
+
+def test_a_relation_of_a_missing_or_wrong_setting_is_not_asked(
+    validate: Validate,
+) -> None:
+    for wrong in ("ep = -1", 'ep = "x"', "ep = 1.5", ""):
+        run = EXCHANGE.replace("ep = 2, ", f"{wrong}, " if wrong else "")
+        _, _, err = validate(point(run.replace("top_k = 2", "top_k = 5")))
+        first, second = err.splitlines()
+        assert "ep" in first.split("run: ")[1]
+        assert second.endswith("top_k = 5 exceeds experts = 4")
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [(None, "No such file"), (b"\xff\xfe\x00", "not UTF-8"), ("dir", "s a directory")],

@@ -1,18 +1,18 @@
 """The `hpc` command: picks the subcommand, turns every error into a line and a status.
 
 Each subcommand lives in its own module of `hpc.commands` and is imported when it is
-asked for, so that a command pays only for what it uses.
+asked for, so that a command pays only for what it uses. The parser, too, is imported
+within `main`: an interrupt that comes early is met there.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from errno import ENOSPC
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from hpc.commands.arguments import make_parser
 from hpc.commands.errors import (
     BROKEN_PIPE,
     FAILED,
@@ -24,6 +24,9 @@ from hpc.commands.errors import (
     UsageError,
     file_error,
 )
+
+if TYPE_CHECKING:
+    import argparse
 
 MODULES = {
     "compile": "hpc.commands.compile",
@@ -63,6 +66,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 
     What follows `opt` is left to xDSL's own parser, as `args.rest`.
     """
+    from hpc.commands.arguments import make_parser
+
     parser = make_parser()
     end = _end_of_command(arguments)
     args = parser.parse_args(arguments[:end])

@@ -67,6 +67,30 @@ time.sleep(60)
     assert (out, err) == ("", "hpc: interrupted\n")
 
 
+@pytest.mark.parametrize(
+    "module", ["argparse", "hpc.commands.arguments", "hpc.commands.listing"]
+)
+def test_an_interrupt_during_the_imports_is_one_line(module: str) -> None:
+    """The first tenth of a second goes to them."""
+    code = f"""
+import sys
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+from hpc.cli import main
+sys.exit(main(["list", "machines"]))
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (process.stdout, process.stderr) == ("", "hpc: interrupted\n")
+    assert process.returncode == 130
+
+
 def test_an_internal_error_is_one_line_and_asks_for_a_report(
     hpc: Hpc, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hpc.commands.errors import FAILED, OK, InputError
+from hpc.commands.errors import FAILED, INTERRUPTED, OK, InputError
 from hpc.commands.outputs import note, show, show_json, show_table
 from hpc.commands.progress import Progress
 
@@ -35,9 +36,10 @@ def _show(machine: Machine, args: argparse.Namespace) -> int:
 
     if args.json:
         facts = [_fact_json(fact) for fact in machine.facts]
-        show_json({"machine": machine.name, "about": machine.summary, "facts": facts})
+        about = {"machine": machine.name, "record": args.name}
+        show_json({**about, "about": machine.summary, "facts": facts})
         return OK
-    show(f"{machine.name}: {machine.summary}\n")
+    show(f"{_title(machine, args.name)}: {machine.summary}\n")
     columns = ["key", "value", "unit", "confidence", "meaning", "source"]
     rows = [
         [f.key, _text(f), f.unit, f.confidence, BY_KEY[f.key].doc, f.source]
@@ -45,6 +47,13 @@ def _show(machine: Machine, args: argparse.Namespace) -> int:
     ]
     show_table(columns, rows)
     return OK
+
+
+def _title(machine: Machine, record: str) -> str:
+    """The record's own name, and the file if it is not the one that ships."""
+    from hpc.machine.toml_file import is_path
+
+    return f"{machine.name} of {record}" if is_path(record) else machine.name
 
 
 def _fact_json(fact: Fact) -> dict[str, object]:
@@ -65,29 +74,57 @@ def _text(fact: Fact) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
+@dataclass(frozen=True)
+class Validation:
+    """Points run so far, of `planned`; `interrupt` is what kept it from the rest."""
+
+    machine: Machine
+    record: str
+    points: str | None
+    outcomes: list[Outcome]
+    planned: int
+    interrupt: KeyboardInterrupt | None
+
+    def left(self) -> str:
+        """How many points were run, and how far the next one had come."""
+        from hpc.interp.engine import Stopped
+
+        text = f"{len(self.outcomes)} of {self.planned} points were run"
+        stopped = isinstance(self.interrupt, Stopped)
+        return f"{text}; the next one {self.interrupt}" if stopped else text
+
+
 def _validate(machine: Machine, args: argparse.Namespace) -> int:
-    outcomes = _outcomes(machine, args)
+    done = _outcomes(machine, args)
     if args.json:
-        show_json(_validation_json(machine, outcomes))
-    else:
-        show(_validation_text(machine, outcomes, args.points))
-    return FAILED if any(one.ok is False for one in outcomes) else OK
+        show_json(_validation_json(done))
+    elif done.outcomes:
+        show(_validation_text(done))
+    if done.interrupt is not None:
+        note(f"{args.name}: interrupted: {done.left()}")
+        return INTERRUPTED
+    return FAILED if any(one.ok is False for one in done.outcomes) else OK
 
 
-def _outcomes(machine: Machine, args: argparse.Namespace) -> list[Outcome]:
+def _outcomes(machine: Machine, args: argparse.Namespace) -> Validation:
+    """All points, or those before an interrupt."""
     from hpc.commands.validation import Validator
 
     published, points = _points(machine, args)
     validator = Validator(args.name, machine, published)
     found: list[Outcome] = []
-    with Progress() as progress:
-        progress.step("checking the points")
-        if faults := validator.faults(points):
-            raise InputError("\n".join(faults))
-        for point in points:
-            progress.step(f"simulating {point.id}")
-            found.append(validator.outcome(point))
-    return found
+    interrupted: KeyboardInterrupt | None = None
+    try:
+        with Progress() as progress:
+            progress.step("checking the points")
+            if faults := validator.faults(points):
+                raise InputError("\n".join(faults))
+            for point in points:
+                progress.step(f"simulating {point.id}")
+                found.append(validator.outcome(point))
+    except KeyboardInterrupt as interrupt:
+        interrupted = interrupt
+    return Validation(machine, args.name, args.points, found, len(points), interrupted)
 
 
 def _points(
@@ -126,7 +163,7 @@ def _verdict(one: Outcome) -> str:
     return {True: "ok", False: "FAILED", None: "known miss"}[one.ok]
 
 
-def _validation_json(machine: Machine, outcomes: list[Outcome]) -> dict[str, object]:
+def _validation_json(done: Validation) -> dict[str, object]:
     rows = [
         {
             "point": one.point.id,
@@ -140,14 +177,20 @@ def _validation_json(machine: Machine, outcomes: list[Outcome]) -> dict[str, obj
             "role": one.point.role,
             "source": one.point.source,
         }
-        for one in outcomes
+        for one in done.outcomes
     ]
-    return {"machine": machine.name, "points": rows, "assumed": _assumed(machine)}
+    report: dict[str, object] = {
+        "machine": done.machine.name,
+        "record": done.record,
+        "points": rows,
+        "assumed": list(done.machine.assumed),
+    }
+    if done.interrupt is not None:
+        report["interrupted"] = {"run": len(rows), "planned": done.planned}
+    return report
 
 
-def _validation_text(
-    machine: Machine, outcomes: list[Outcome], points: str | None
-) -> str:
+def _validation_text(done: Validation) -> str:
     from hpc.report.tables import render_table
 
     columns = ["point", "published", "simulated", "unit", "error", "allowed"]
@@ -163,36 +206,34 @@ def _validation_text(
             _verdict(one),
             one.point.role,
         ]
-        for one in outcomes
+        for one in done.outcomes
     ]
-    title = f"{machine.name}, published and simulated; not checked on hardware by us"
-    if points is not None:
-        title = f"{machine.name}, points of {points} and simulated"
+    name = _title(done.machine, done.record)
+    title = f"{name}, published and simulated; not checked on hardware by us"
+    if done.points is not None:
+        title = f"{name}, points of {done.points} and simulated"
     table = render_table(title, columns, rows, color=False, left=(0, 3, 6, 7))
-    return table + "".join(f"{line}\n" for line in _footnotes(machine, outcomes))
+    return table + "".join(f"{line}\n" for line in _footnotes(done))
 
 
 def _number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _footnotes(machine: Machine, outcomes: list[Outcome]) -> list[str]:
+def _footnotes(done: Validation) -> list[str]:
+    outcomes = done.outcomes
     lines = [f"mean absolute error {_mean_error(outcomes):.1%}"]
     judged = [one for one in outcomes if one.ok is not None]
     if judged and len(judged) < len(outcomes):
         lines[0] += f", without the known misses {_mean_error(judged):.1%}"
     terms = dict.fromkeys(one.point.missing for one in outcomes if one.point.missing)
     lines += [f"known miss, term that the model lacks: {term}" for term in terms]
-    names = ", ".join(_assumed(machine))
+    names = ", ".join(done.machine.assumed)
     return [*lines, f"assumed values of the record: {names or 'none'}"]
 
 
 def _mean_error(outcomes: list[Outcome]) -> float:
     return sum(abs(one.error) for one in outcomes) / len(outcomes)
-
-
-def _assumed(machine: Machine) -> list[str]:
-    return [fact.key for fact in machine.facts if fact.confidence == "assumed"]
 
 
 ACTIONS = {"show": _show, "validate": _validate}

@@ -11,6 +11,7 @@ from hpc.commands.errors import InputError, suggestion
 from hpc.machine.fields import BY_KEY
 from hpc.machine.record import misfits
 from hpc.machine.runs import machine_faults
+from hpc.machine.toml_file import is_path
 
 if TYPE_CHECKING:
     from hpc.interp.timing import Timing
@@ -45,7 +46,8 @@ class Validator:
     def __init__(self, record: str, machine: Machine, published: Published) -> None:
         self.machine = machine
         self.published = published
-        self._name = record if record == machine.name else f'"{Path(record).resolve()}"'
+        self._record = record
+        self._path = str(Path(record).resolve()) if is_path(record) else ""
         self._timings: dict[tuple[object, ...], Timing] = {}
 
     def faults(self, points: Sequence[Point]) -> list[str]:
@@ -74,6 +76,9 @@ class Validator:
         from hpc.spec.diagnostics import SpecError, printable
         from hpc.spec.parser import parse_spec
 
+        if self._path and (fault := _unwritable(self._path)):
+            yield f"{self._record}: error: a layer cannot name this record: {fault}"
+            return
         policy = str(run["policy"])
         if policy not in POLICIES:
             known = f"; policies: {', '.join(POLICIES)}"
@@ -149,7 +154,15 @@ class Validator:
 
     def _text(self, run: Run) -> str:
         template = self.published.specs[str(run["spec"])]
-        return template.substitute({**run, "machine": self._name})
+        name = f'"{self._path}"' if self._path else self._record
+        return template.substitute({**run, "machine": name})
+
+
+def _unwritable(path: str) -> str:
+    """Why a `.moe` text cannot hold a path; nothing if it can."""
+    if '"' not in path and path.isprintable():
+        return ""
+    return f"its path {path!r} holds a quotation mark, or what cannot be printed"
 
 
 class _BuildError(Exception):

@@ -126,6 +126,11 @@ class Machine:
         """Cores of kind "aic" or "aiv"."""
         return self.aic_cores if unit == "aic" else self.aiv_cores
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Keys of the values that are guesses, in the record's order."""
+        return tuple(f.key for f in self.facts if f.confidence == "assumed")
+
     def cube_k0(self, dtype: str) -> int:
         """Depth of one cube step for `dtype`."""
         return self.cube_k0_32bit if dtype == "fp32" else self.cube_k0_16bit

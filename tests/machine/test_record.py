@@ -194,6 +194,16 @@ def test_all_faults_are_reported_together(tmp_path: Path) -> None:
     assert len(str(error.value).splitlines()) == 3
 
 
+def test_a_missing_value_is_told_at_its_section_if_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    text = A3.replace(AIC_LINE, "")
+    path.write_text(text)
+    with pytest.raises(MachineError) as error:
+        load_machine(str(path))
+    line = text.splitlines().index("[cores]") + 1
+    assert str(error.value).startswith(f"{path}:{line}:1: error: missing cores.aic_cor")
+
+
 def test_a_fault_is_told_at_its_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     lines = A3.replace("value = 24, unit", "value = 0, unit").splitlines()

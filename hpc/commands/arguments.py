@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 VALUES = ("full", "shrunk", "off")
 ENGINES = ("auto", "plain", "fast")
+DISPATCHES = ("static", "dynamic")
 MACHINE_ACTIONS = ("show", "validate")
 LISTS = ("passes", "machines", "samples", "policies", "ops")
 
@@ -138,6 +139,16 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_dispatch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dispatch",
+        choices=DISPATCHES,
+        default="static",
+        help="tasks are fetched from the compiled queues, or each is handed out at run "
+        "time at the machine's price (default: static)",
+    )
+
+
 def _seed(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise argparse.ArgumentTypeError(f"'{text}' is not in 0 .. 999999999")
@@ -186,6 +197,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="event loop: plain, or compiled by numba (same numbers; default: auto)",
     )
+    _add_dispatch(parser)
     parser.add_argument(
         "--sensitivity",
         action="store_true",
@@ -229,6 +241,7 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.moe", help="the layer to compile")
+    _add_dispatch(parser)
     _add_json(parser)
 
 

@@ -11,6 +11,7 @@ from hpc.commands.inputs import is_schedule
 from hpc.commands.measure import (
     Checked,
     Measured,
+    Simulation,
     check_all,
     measure_all,
     report_on,
@@ -35,13 +36,14 @@ def run(args: argparse.Namespace) -> int:
         with Progress() as progress:
             checked = check_all(args.file, POLICIES, None, progress)
             if checked[-1].ok:
-                for one in measure_all(checked, {}, progress):
+                how = Simulation(dispatch=args.dispatch)
+                for one in measure_all(checked, {}, progress, how):
                     measured.append(one)
     except KeyboardInterrupt as interrupt:
         return show_partial(args, checked, measured, interrupt)
     if not checked[-1].ok:
         return refuse(checked[-1], as_json=args.json)
-    report = report_on(args.file, measured)
+    report = report_on(args.file, measured, args.dispatch)
     if args.json:
         show_json(compare_json(report))
     else:

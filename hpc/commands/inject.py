@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hpc.commands.check import refuse
 from hpc.commands.errors import FAILED, OK, UsageError
-from hpc.commands.measure import Checked, check_all
+from hpc.commands.measure import Checked, check_all, fetch_of
 from hpc.commands.outputs import note, show, show_json
 from hpc.commands.progress import Progress
 from hpc.commands.run import write_timeline
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hpc.interp.stuck import SimulationDeadlock
     from hpc.interp.timing import Timing
     from hpc.interp.trace_data import TraceData
+    from hpc.report.summary import Fetch
     from hpc.report.trace import Span
 
 
@@ -43,22 +44,25 @@ def run_injected(args: argparse.Namespace, policies: Sequence[str | None]) -> in
         if checked[-1].ok:
             for one in checked:
                 progress.step(f"simulating policy {one.schedule.policy} with faults")
-                found.append(_simulate(one, faults, record=bool(args.trace)))
+                found.append(_simulate(one, faults, args.dispatch, bool(args.trace)))
     if not checked[-1].ok:
         return refuse(checked[-1], as_json=args.json)
     if args.trace:
         _write_trace(args.trace, found[0])
+    fetch = fetch_of(checked[0].machine, args.dispatch)
     if args.json:
-        show_json(_json(args.file, faults, found))
+        show_json(_json(args.file, faults, found, fetch))
     else:
-        show(_text(args.file, faults, found))
+        show(_text(args.file, faults, found, fetch))
     hung = [each.checked.schedule.policy for each in found if each.hang]
     if hung:
         note(f"{args.file}: error: hangs with these faults: policy {', '.join(hung)}")
     return FAILED if hung else OK
 
 
-def _simulate(checked: Checked, faults: Sequence[Fault], *, record: bool) -> Injected:
+def _simulate(
+    checked: Checked, faults: Sequence[Fault], dispatch: str, record: bool
+) -> Injected:
     from hpc.interp.engine import SimulationDeadlock, simulate
     from hpc.interp.inject import FaultError, check_faults
 
@@ -67,9 +71,11 @@ def _simulate(checked: Checked, faults: Sequence[Fault], *, record: bool) -> Inj
         check_faults(faults, schedule)
     except FaultError as error:
         raise UsageError(f"policy {schedule.policy}: --inject {error}") from error
-    healthy = simulate(schedule, counts, machine)
+    healthy = simulate(schedule, counts, machine, dispatch=dispatch)
     try:
-        timing = simulate(schedule, counts, machine, record=record, faults=faults)
+        timing = simulate(
+            schedule, counts, machine, record=record, faults=faults, dispatch=dispatch
+        )
     except SimulationDeadlock as hang:
         return Injected(checked, healthy, None, hang)
     return Injected(checked, healthy, timing, None)
@@ -83,10 +89,12 @@ def show_hang(checked: Checked, args: argparse.Namespace) -> None:
     if not checks.get("structure") or checks.get("deadlock") is not False:
         return
     try:
-        simulate(checked.schedule, checked.counts, checked.machine)
+        dispatch: str = args.dispatch
+        simulate(checked.schedule, checked.counts, checked.machine, dispatch=dispatch)
     except SimulationDeadlock as hang:
         if not args.json:
-            show(f"simulated, nothing moves after {hang.until_us:.3f} us\n{hang}")
+            show(f"simulated, nothing moves after {hang.until_us:.3f} us")
+            show(f"{_assumed(checked)}\n{hang}")
         if args.trace:
             _write_hang(args.trace, checked, hang)
 
@@ -122,8 +130,18 @@ def _with_reasons(trace: TraceData, hang: SimulationDeadlock) -> Iterator[Span]:
         yield span
 
 
-def _text(file: str, faults: Sequence[Fault], found: Sequence[Injected]) -> str:
+def _assumed(checked: Checked) -> str:
+    names = ", ".join(checked.machine.assumed)
+    return f"assumed values of the record: {names or 'none'}"
+
+
+def _text(
+    file: str, faults: Sequence[Fault], found: Sequence[Injected], fetch: Fetch
+) -> str:
     lines = [f"{file}: {fault}" for fault in faults]
+    lines.append(_assumed(found[0].checked))
+    if fetch.dispatch != "static":
+        lines.append(f"{fetch}")
     for each in found:
         policy = each.checked.schedule.policy
         if each.hang is not None:
@@ -153,12 +171,14 @@ def _spans_of(each: Injected) -> list[tuple[str, float, float]]:
 
 
 def _json(
-    file: str, faults: Sequence[Fault], found: Sequence[Injected]
+    file: str, faults: Sequence[Fault], found: Sequence[Injected], fetch: Fetch
 ) -> dict[str, object]:
     return {
         "source": file,
         "layer": found[0].checked.schedule.layer.name,
         "machine": found[0].checked.schedule.machine,
+        **fetch.to_json(),
+        "machine_assumed": list(found[0].checked.machine.assumed),
         "faults": [str(fault) for fault in faults],
         "ok": not any(each.hang for each in found),
         "policies": {each.checked.schedule.policy: _one_json(each) for each in found},

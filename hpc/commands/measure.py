@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hpc.interp.timing import Timing
     from hpc.interp.verify import ValueReport
     from hpc.machine.record import Machine
-    from hpc.report.summary import CoreUse, PolicyReport, RunReport, Values
+    from hpc.report.summary import CoreUse, Fetch, PolicyReport, RunReport, Values
     from hpc.schedule.check import CheckReport
     from hpc.schedule.model import Schedule
     from hpc.spec.model import Spec
@@ -129,6 +129,7 @@ class Simulation:
     record: bool = False
     fold: bool = True
     engine: str = "auto"
+    dispatch: str = "static"
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,12 @@ def measure_all(
     checked: list[Checked],
     values: Mapping[str, Values],
     progress: Progress,
-    how: Simulation | None = None,
+    how: Simulation,
 ) -> Iterator[Measured]:
     """Simulate and bound schedules that passed their checks, one after the other."""
     for one in checked:
         progress.step(f"simulating policy {one.schedule.policy}")
-        yield _measure(one, values, progress, how or Simulation())
+        yield _measure(one, values, progress, how)
 
 
 def usable_engine(asked: str) -> str:
@@ -180,15 +181,23 @@ def usable_engine(asked: str) -> str:
     return "plain"
 
 
-def report_on(file: str, measured: list[Measured]) -> RunReport:
+def report_on(file: str, measured: list[Measured], dispatch: str) -> RunReport:
     """The report of all policies, with how well the machine's figures are known."""
     from hpc.report.summary import RunReport
 
-    facts = measured[0].checked.machine.facts
-    figures = Counter(fact.confidence for fact in facts)
-    assumed = tuple(fact.key for fact in facts if fact.confidence == "assumed")
+    machine = measured[0].checked.machine
+    figures = Counter(fact.confidence for fact in machine.facts)
     reports = tuple(m.report for m in measured)
-    return RunReport(file, reports, dict(figures), assumed)
+    fetch = fetch_of(machine, dispatch)
+    return RunReport(file, reports, dict(figures), machine.assumed, fetch)
+
+
+def fetch_of(machine: Machine, dispatch: str) -> Fetch:
+    """How tasks are fetched with that dispatch, and what each fetch takes."""
+    from hpc.machine.cost import dispatched
+    from hpc.report.summary import Fetch
+
+    return Fetch(dispatch, dispatched(machine, dispatch).task_fetch_us)
 
 
 def verdict(report: RunReport) -> int:
@@ -207,6 +216,7 @@ def _measure(
     from hpc.interp.bound import lower_bound
     from hpc.interp.engine import simulate
     from hpc.interp.lifetimes import memory_use
+    from hpc.machine.cost import dispatched
     from hpc.report.summary import PolicyReport
 
     schedule, counts, machine = checked.schedule, checked.counts, checked.machine
@@ -223,8 +233,9 @@ def _measure(
         fold=how.fold,
         engine=how.engine,
         watch=watch,
+        dispatch=how.dispatch,
     )
-    bound = lower_bound(schedule, counts, machine)
+    bound = lower_bound(schedule, counts, dispatched(machine, how.dispatch))
     _compare("latency", timing.latency_us, bound.bound_us)
     _compare("layer", timing.layer_us, bound.layer_us)
     report = PolicyReport(

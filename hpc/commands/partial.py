@@ -24,14 +24,15 @@ def show_partial(
     from hpc.interp.engine import Stopped
 
     stopped = interrupt if isinstance(interrupt, Stopped) else None
+    report = report_on(args.file, measured, args.dispatch) if measured else None
     left = [one.schedule.policy for one in checked[len(measured) :]]
     if args.json:
-        done = report_on(args.file, measured).to_json() if measured else {}
+        done = report.to_json() if report else {}
         show_json({**done, "interrupted": _facts(left, stopped)})
-    elif measured:
+    elif report:
         from hpc.report.text import run_text
 
-        show(run_text(report_on(args.file, measured), color=sys.stdout.isatty()))
+        show(run_text(report, color=sys.stdout.isatty()))
     note(f"{args.file}: interrupted: {_words(left, stopped)}")
     return INTERRUPTED
 

@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
         return run_sensitivity(args, requested_policies(args.policy))
     checked: list[Checked] = []
     measured: list[Measured] = []
-    how = Simulation(bool(args.trace), not args.no_fold, usable_engine(args.engine))
+    engine = usable_engine(args.engine)
+    how = Simulation(bool(args.trace), not args.no_fold, engine, args.dispatch)
     try:
         with Progress() as progress:
             policies = requested_policies(args.policy)
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         return show_partial(args, checked, measured, interrupt)
     if not checked[-1].ok:
         return _refuse(checked[-1], args)
-    report = report_on(args.file, measured)
+    report = report_on(args.file, measured, args.dispatch)
     if args.trace:
         _write_trace(args.trace, next(m for m in measured if m.report is report.best))
     _show(report, as_json=args.json)

@@ -27,6 +27,7 @@ from hpc.interp.expand import Expanded, expand
 from hpc.interp.fold import foldable
 from hpc.interp.program import build_program
 from hpc.interp.timing import measure
+from hpc.machine.cost import dispatched
 from hpc.machine.fields import BY_KEY
 from hpc.machine.record import Machine
 from hpc.schedule.model import Schedule
@@ -127,15 +128,17 @@ def sensitivity(
     counts: Counts,
     machine: Machine,
     *,
+    dispatch: str = "static",
     seeds: tuple[int, ...] = SEEDS,
     tell: Tell | None = None,
 ) -> Sensitivity:
     """Simulates every schedule under every disturbance; `tell` hears which is next.
+    `dispatch` is that of `hpc.interp.engine.simulate`.
 
     An interrupt ends it early, with what all schedules have been through by then.
     """
     every = tuple(_disturbances(machine, seeds))
-    runners = {p: _Runner(s, counts, machine) for p, s in schedules.items()}
+    runners = {p: _Runner(s, counts, machine, dispatch) for p, s in schedules.items()}
     base = {policy: runner.latency_us(None) for policy, runner in runners.items()}
     rows: list[list[float]] = []
     try:
@@ -180,8 +183,11 @@ def scaled(machine: Machine, key: str, factor: float) -> Machine:
 class _Runner:
     """One schedule under any disturbance."""
 
-    def __init__(self, schedule: Schedule, counts: Counts, machine: Machine) -> None:
+    def __init__(
+        self, schedule: Schedule, counts: Counts, machine: Machine, dispatch: str
+    ) -> None:
         self.schedule, self.counts, self.machine = schedule, counts, machine
+        self.dispatch = dispatch
         self.folds = foldable(schedule.layer, counts, machine)
         cores = sum(q.team.size * len(q.code) for q in schedule.queues)
         self.one_rank = self.folds and cores * schedule.layer.ep >= ONE_RANK_FROM
@@ -190,6 +196,7 @@ class _Runner:
         machine, ranks = self.machine, 1 if self.folds else None
         if what is not None and what.kind == "constant":
             machine = scaled(machine, what.name, what.factor)
+        machine = dispatched(machine, self.dispatch)
         if what is not None and what.kind == "jitter":
             ranks = 1 if self.one_rank else None
         work = expand(self.schedule, self.counts, machine, ranks)

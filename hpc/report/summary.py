@@ -149,6 +149,20 @@ class PolicyReport:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """How cores get tasks: `dispatch` is static or dynamic, `task_us` for each one."""
+
+    dispatch: str
+    task_us: float
+
+    def __str__(self) -> str:
+        return f"{self.dispatch} dispatch, {self.task_us:g} us a task"
+
+    def to_json(self) -> Json:
+        return {"dispatch": self.dispatch, "task_fetch_us": self.task_us}
+
+
 @dataclass(frozen=True)
 class RunReport:
     """One layer under one or more policies, in the order they were asked for.
@@ -160,7 +174,8 @@ class RunReport:
     source: str
     policies: tuple[PolicyReport, ...]
     machine_figures: dict[str, int]
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[str, ...]
+    fetch: Fetch
 
     @property
     def best(self) -> PolicyReport:
@@ -200,6 +215,7 @@ class RunReport:
             "machine": schedule.machine,
             "mode": schedule.mode,
             "ranks": schedule.layer.ep,
+            **self.fetch.to_json(),
             **best.to_json(),
             "values": _values_json(best.values, self.bit_identical),
             "machine_figures": self.machine_figures,
@@ -235,6 +251,8 @@ def compare_json(report: RunReport) -> Json:
         "machine": schedule.machine,
         "mode": schedule.mode,
         "ranks": schedule.layer.ep,
+        **report.fetch.to_json(),
+        "machine_assumed": list(report.assumed),
         "numbers": {"latency_us": "simulated", "bound_us": "bound"},
         "policies": {
             p.policy: {

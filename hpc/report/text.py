@@ -41,6 +41,8 @@ def describe(report: RunReport) -> str:
     ]
     if report.assumed:
         lines.append(f"assumed   {', '.join(report.assumed)}")
+    if report.fetch.dispatch != "static":
+        lines.append(f"tasks     {report.fetch}")
     for policy in report.policies:
         lines.append(f"schedule  {policy.policy}: {describe_size(policy.schedule)}")
     ranks = schedule.layer.ep

@@ -56,8 +56,9 @@ def test_text_of_a_hang_ends_with_the_root_cause(hpc: Hpc, tiny: Path) -> None:
     outcome = hpc("run", tiny, "--inject", "dead-rank:0")
     assert outcome.status == 1
     lines = outcome.out.splitlines()
-    assert lines[1].startswith("policy list: nothing moves after ")
-    assert lines[2] == "deadlock: 144 cores wait for ever"
+    assert lines[1].startswith("assumed values of the record: ")
+    assert lines[2].startswith("policy list: nothing moves after ")
+    assert lines[3] == "deadlock: 144 cores wait for ever"
     assert lines[-1] == ("root cause: rank 0 is dead (injected): its cores never start")
     assert "hangs with these faults: policy list" in outcome.err
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpc.interp.lifetimes import BufferUse, MemoryUse, Peak
-from hpc.report.summary import CoreUse, PolicyReport, RunReport, Values
+from hpc.report.summary import CoreUse, Fetch, PolicyReport, RunReport, Values
 from tests.builders import small_layer, standard_schedule
 
 VALUES = Values("shrunk", (0, 1), 1.5e-3, 4e-3, True, True, "abc")
@@ -51,7 +51,8 @@ def policy_report(policy: str = "list", latency_us: float = 200.0) -> PolicyRepo
 
 def run_report(*policies: PolicyReport) -> RunReport:
     figures = {"measured": 30, "assumed": 2}
-    return RunReport("small.moe", policies or (policy_report(),), figures)
+    every, fetch = policies or (policy_report(),), Fetch("static", 0.1)
+    return RunReport("small.moe", every, figures, (), fetch)
 
 
 def failing(report: PolicyReport) -> PolicyReport:

@@ -14,8 +14,9 @@ from tests.report.reports import VALUES, failing, policy_report, run_report
 def test_the_json_of_a_run_has_the_promised_keys_in_order() -> None:
     keys = list(run_report().to_json())
     assert keys == [
-        "layer", "source", "machine", "mode", "ranks", "policy", "latency_us",
-        "layer_us", "bound_us", "bound_by", "bound_rank", "layer_bound_us",
+        "layer", "source", "machine", "mode", "ranks", "dispatch",
+        "task_fetch_us", "policy", "latency_us", "layer_us", "bound_us", "bound_by",
+        "bound_rank", "layer_bound_us",
         "latency_over_bound", "comm_hidden", "utilization", "cores", "tasks",
         "ranks_simulated", "checks", "not_checked", "l2_hits", "memory", "values",
         "machine_figures", "machine_assumed", "numbers", "policies",

@@ -43,12 +43,15 @@ def test_forward_table() -> None:
 
 
 def test_interleaving_raises_the_hit_rate_several_fold() -> None:
-    in_turn, interleaved = (
-        VALIDATOR.outcome(p).simulated for p in POINTS
-        if p.id.startswith("L2 hits") and ("turn" in p.id, "inter" in p.id)
-    )  # fmt: skip
-    low, high = sorted((in_turn, interleaved))
-    assert high > 3 * low
+    """Published: 5.2 % in turn, 25.4 % interleaved; an LRU cache loses all in turn."""
+    rate = {
+        p.run["interleaved"]: VALIDATOR.outcome(p).simulated
+        for p in POINTS
+        if p.id.startswith("L2 hits")
+    }
+    assert sorted(rate) == [0, 1]
+    assert 0 <= rate[0] < 6
+    assert 20 < rate[1] < 30
 
 
 def test_a_constant_in_a_users_record_changes_the_result(tmp_path: Path) -> None:

@@ -169,10 +169,15 @@ def test_shared_bandwidth_costs_little_more() -> None:
 @numba
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_compiled_loop_is_many_times_faster(shared: bool) -> None:
+    """At least 15 times is the aim, and 16 to 20 what a quiet machine shows. Beside
+    other work 13 was measured: caches that others fill slow the compiled loop more."""
     assert ratio_of_loops(case(4), shared=shared) >= 12
 
 
 def test_at_most_a_hundred_bytes_per_instance() -> None:
+    """Of runs of some size: fixed costs (one rank's instructions, rows of tables, the
+    measuring itself) weigh more on small ones. With one expert per rank, 8,000
+    instances, it is 122 bytes each; with 16, 123,000 instances, 94."""
     assert bytes_per_instance(case(4)).peak <= 100
 
 

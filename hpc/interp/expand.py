@@ -38,8 +38,10 @@ class PutTiles:
 
     `first[q, i]` is the first tile of put instruction i of queue q. Per tile: `shift`
     (destination = rank + shift), `combine`, the latency `hop_us`, the fixed
-    cost `issue_us`, and `link_share`: bytes at `link_gbps` that one of its bytes is
-    worth. As float64 [ranks, tiles]: `bytes` that it moves; `fetched` from and `stored`
+    cost `issue_us`, `link_share`: bytes at `link_gbps` that one of its bytes is worth,
+    and `link_weight`: the part of it that is due to the place, not to short rows, at
+    least 1: what a core drives at most counts bytes, not what they are worth. As
+    float64 [ranks, tiles]: `bytes` that it moves; `fetched` from and `stored`
     to HBM, in bytes read; and of its core `work_us` of arithmetic (scaling, dot
     product), which runs behind the transfer, and `busy_us`, the longer of that and of
     driving a link. `pull` has one number per put instruction: bytes at the source over
@@ -52,6 +54,7 @@ class PutTiles:
     hop_us: Floats
     issue_us: Floats
     link_share: Floats
+    link_weight: Floats
     bytes: Floats
     work_us: Floats
     busy_us: Floats
@@ -198,7 +201,7 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
     shifts: list[npt.NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
     empty = np.zeros((rows.ranks, 0))
     sizes, work_us, busy_us = [empty], [empty], [empty]
-    costs: list[Floats] = [np.zeros((4, 0))]
+    costs: list[Floats] = [np.zeros((5, 0))]
     combine: list[bool] = []
     pull: list[float] = []
     buffers = {buffer.name: buffer for buffer in schedule.buffers}
@@ -227,7 +230,7 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
             shifts.append(np.repeat(ks, put.chunks))
             combine += [back] * cost.shape[1]
     size = _by_tile(sizes)
-    hop_us, issue_us, link_share, _ = np.concatenate(costs, axis=1)
+    hop_us, issue_us, link_share, _, place = np.concatenate(costs, axis=1)
     return PutTiles(
         first=first,
         shift=np.concatenate(shifts),
@@ -235,6 +238,7 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
         hop_us=hop_us,
         issue_us=issue_us,
         link_share=link_share,
+        link_weight=np.maximum(1.0, np.rint(place * 1024) / 1024),
         bytes=size,
         work_us=_by_tile(work_us),
         busy_us=_by_tile(busy_us),
@@ -258,22 +262,23 @@ class _Links:
         self._shifts: dict[int, Shift] = {}
 
     def costs(self, ks: list[int], row_bytes: int, transport: str) -> Floats:
-        """Latency, fixed cost, bytes at `link_gbps` per byte, and the driving core's us
-        per byte, float64 [4, shifts]."""
+        """Latency, fixed cost, bytes at `link_gbps` per byte, the driving core's us per
+        byte, and bytes at `link_gbps` per byte of long rows, float64 [5, shifts]."""
         machine = self.machine
         factor = message_factor(machine, row_bytes)
         core_us = factor / (machine.put_core_gbps * 1e3)
-        found: list[tuple[float, float, float, float]] = []
+        found: list[tuple[float, float, float, float, float]] = []
         for k in ks:
             shift = self._shift(k)
             hop_us, issue_us = shift.hop_us, shift.issue_us
             if not k % self.ep:
-                found.append((hop_us, issue_us, 0.0, 0.0))
+                found.append((hop_us, issue_us, 0.0, 0.0, 0.0))
             elif transport == "collective":
                 share = collective_share(machine, shift)
-                found.append((hop_us, issue_us, share, 0.0))
+                found.append((hop_us, issue_us, share, 0.0, share))
             else:
-                found.append((hop_us, issue_us, shift.link_share * factor, core_us))
+                place = shift.link_share
+                found.append((hop_us, issue_us, place * factor, core_us, place))
         return np.array(found).T
 
     def _shift(self, k: int) -> Shift:

@@ -163,7 +163,7 @@ def send(s: State, core: int, put: int, now: float) -> None:
         join(s, rank, now, size, s.copy_weight, flow)
         return
     # Of HBM, and of the link.
-    weight, share = s.pull_weight[put], 1.0
+    weight, share = s.pull_weight[put], s.link_weight[tile]
     if s.collective[put]:
         weight, share = s.uncapped, s.uncapped
     s.send_left[sent] = 2
@@ -178,7 +178,7 @@ def arrive(s: State, sent: int, now: float) -> None:
     tile = sent // s.ranks
     dest = (sent % s.ranks + s.shift[tile]) % s.ranks
     flow = s.cores + 2 * sent + 1
-    weight, share = s.store_weight, 1.0
+    weight, share = s.store_weight, s.link_weight[tile]
     if s.collective[s.put_of[tile]]:
         weight, share = s.uncapped, s.uncapped
     join(s, dest, now, s.stored[sent], weight, flow)

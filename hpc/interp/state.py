@@ -58,14 +58,14 @@ class State:
         "arrive", "base", "began", "clock", "collective", "copy_weight", "cores",
         "delay_us", "delivered", "done_us", "end", "events", "fetch_us", "fetched",
         "flows", "hbm_bytes", "hbm_core_rate", "hbm_weight", "hop_us", "issue_us",
-        "key_put", "last", "launch_us", "left", "link_share", "member", "next_tile",
-        "next_waiter", "open_at", "per_rank", "plan_barrier", "plan_gate", "plan_put",
-        "plan_signal", "plan_signals", "poll_us", "pools", "pos", "pull_weight",
-        "put_bytes", "put_core", "put_first", "put_of", "put_offset", "put_signals",
-        "put_team", "put_tiles", "put_weight", "put_work_us", "rank_of", "ranks",
-        "recv_left", "send_left", "sent_at", "set_us", "shared", "shift", "signalled",
-        "signals", "start", "stop", "store_weight", "stored", "to_plan", "uncapped",
-        "waiter", "work_us",
+        "key_put", "last", "launch_us", "left", "link_share", "link_weight", "member",
+        "next_tile", "next_waiter", "open_at", "per_rank", "plan_barrier", "plan_gate",
+        "plan_put", "plan_signal", "plan_signals", "poll_us", "pools", "pos",
+        "pull_weight", "put_bytes", "put_core", "put_first", "put_of", "put_offset",
+        "put_signals", "put_team", "put_tiles", "put_weight", "put_work_us", "rank_of",
+        "ranks", "recv_left", "send_left", "sent_at", "set_us", "shared", "shift",
+        "signalled", "signals", "start", "stop", "store_weight", "stored", "to_plan",
+        "uncapped", "waiter", "work_us",
     )  # fmt: skip
 
     def __init__(
@@ -204,6 +204,7 @@ class State:
         self.hop_us = array("d", puts.hop_us.tobytes())
         self.issue_us = array("d", puts.issue_us.tobytes())
         self.link_share = array("d", puts.link_share.tobytes())
+        self.link_weight = array("d", puts.link_weight.tobytes())
         self.next_tile = [0] * self.cores
         self.put_core = array("i", bytes(4 * count))
         self.send_left, self.recv_left = bytearray(count), bytearray(count)

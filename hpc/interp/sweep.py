@@ -192,7 +192,7 @@ class _Sweep:
         read = min(1.0, max(1, round(share * pull * 1024)) / 1024)
         write = max(1, round(share * cost * 1024)) / 1024
         copy = max(1, round((1 + cost) / 2 * 1024)) / 1024
-        line = 1.0
+        line = float(puts.link_weight[tile])
         if put.transport == "collective":
             write = read = line = UNCAPPED
         hbm = machine.hbm_gbps, machine.hbm_core_gbps

@@ -117,6 +117,7 @@ CONSTANTS: tuple[tuple[str, float, bool, tuple[str, ...]], ...] = (
     ("host_launch_us", 2, False, ("serial",)),
     ("package_gbps", 0.5, False, ("node",)),
     ("package_gbps", 2, True, ()),
+    ("link_gbps", 2, True, ("node", "nodes")),
     ("link_gbps", 0.5, False, ("node", "nodes")),
     ("across_gbps", 2, True, ("nodes",)),
     ("across_gbps", 0.5, False, ("nodes",)),

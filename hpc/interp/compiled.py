@@ -27,7 +27,7 @@ from hpc.interp.state import State
 Flat = namedtuple("Flat", State.__slots__)  # pyright: ignore[reportUntypedNamedTuple]
 """`State` with arrays for lists: what compiled functions can read."""
 
-FLOATS = ("delay_us", "poll_us", "last", "open_at", "done_us", "clock", "pools")
+FLOATS = ("delay_us", "poll_us", "open_at", "done_us", "clock", "pools")
 """Lists of `State` that hold floats; all others hold integers."""
 SOURCES = (bandwidth, walk, turns, sharing, events, heaps)
 """Modules whose functions are compiled; names of later ones replace earlier."""

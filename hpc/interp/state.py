@@ -132,7 +132,7 @@ class State:
         self.left = [gate.need for gate in gates] * ranks
         # Ranks that are not simulated do not arrive at a barrier of the world.
         self.left += [gate.need * ranks // schedule.layer.ep for gate in gates]
-        self.last = [0.0] * len(self.left)
+        self.last = zeros(len(self.left))
         self.open_at = [INFINITY if left else 0.0 for left in self.left]
         self.delay_us = [gate.delay_us for gate in gates] * (ranks + 1)
         self.poll_us = [gate.poll_us for gate in gates] * (ranks + 1)

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hpc.commands.check import refuse
+from hpc.commands.errors import UsageError
 from hpc.commands.measure import (
     Checked,
     Measured,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """Report on the policies asked for; status 1 if a check or a value is wrong."""
+    if args.inject and args.sensitivity:
+        raise UsageError("--inject and --sensitivity exclude each other")
     if args.inject:
         from hpc.commands.inject import run_injected
 

@@ -27,6 +27,10 @@ from tests.cli.conftest import Hpc
         (["run", "a.moe", "--values", "some"], "invalid choice: 'some'"),
         (["run", "a.moe", "--seed", "-1"], "argument --seed: "),
         (["run", "a.moe", "--seed", "1e3"], "'1e3' is not in 0 .. 999999999"),
+        (
+            ["run", "a.moe", "--sensitivity", "--inject", "dead-rank:0"],
+            "--inject and --sensitivity exclude each other",
+        ),
         (["list"], "required: WHAT"),
         (["list", "cats"], "invalid choice: 'cats'"),
         (["compile", "a.ssc.json"], "is a schedule already"),

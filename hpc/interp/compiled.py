@@ -1,5 +1,5 @@
-"""The event loop compiled by numba: the same functions, taken from `events` as they
-stand, over numpy arrays. Results are the same to the last bit.
+"""The event loop compiled by numba: the same functions, taken from their modules as
+they stand (`SOURCES`), over numpy arrays. Results are the same to the last bit.
 
 Needs the optional dependency numba (`pip install 'hpc-moe[fast]'`). The first run on a
 machine compiles, which takes some seconds; later ones load that from numba's cache.
@@ -31,7 +31,7 @@ FLOATS = ("delay_us", "poll_us", "open_at", "done_us", "clock", "pools")
 """Lists of `State` that hold floats; all others hold integers."""
 SOURCES = (bandwidth, walk, turns, sharing, events, heaps)
 """Modules whose functions are compiled; names of later ones replace earlier."""
-APART = ("empty", "bandwidth")
+APART = ("empty", "bandwidth", "dyadic")
 """Functions that make what the loop works on: they are not part of it."""
 RESULTS = ("pos", "left", "done_us", "pools", "clock")
 """Lists of `State` that a run leaves something in."""
@@ -64,7 +64,7 @@ def run_compiled(state: State, limit: int, tell: Callable[[], None]) -> None:
 
 @cache
 def functions() -> dict[str, Any]:
-    """The functions of `events` by name, compiled on their first call.
+    """The functions of the event loop by name, compiled on their first call.
 
     They share one namespace, in which they find each other and the array heaps.
     """

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpc.interp.bandwidth import dyadic
 from hpc.interp.l2 import Footprint, Traffic, replay
 from hpc.interp.pricing import Pricer, spread
 from hpc.interp.rough import durations, rough_times
@@ -154,17 +155,13 @@ def _charge(
                 moved = missed + stored * cost
                 held = shares.tiles[:, :, s].astype(np.int64)
                 shares.hbm_bytes[:, :, s] = spread(moved, held)
-                shares.weight[:, s] = dyadic(moved, missed + stored)
+                real = missed + stored
+                # Where nothing moves, the weight does not matter.
+                ratio = moved / np.where(real > 0, real, np.inf)
+                shares.weight[:, s] = dyadic(ratio)
             elif step.kind == PUT:
                 _charge_put(puts, puts.tiles_of(q, step.work), mine, s, cost)
     return traffic
-
-
-def dyadic(moved: Floats, of: Floats) -> Floats:
-    """Ratios as positive multiples of 2^-10 (see `sharing.join`); 1 where there is
-    nothing to compare."""
-    ratio = np.divide(moved, of, out=np.ones_like(moved), where=of > 0)
-    return np.maximum(1.0, np.rint(ratio * 1024)) / 1024
 
 
 def _charge_put(
@@ -238,7 +235,7 @@ def _put_tiles(schedule: Schedule, rows: RowTable, machine: Machine) -> PutTiles
         hop_us=hop_us,
         issue_us=issue_us,
         link_share=link_share,
-        link_weight=np.maximum(1.0, np.rint(place * 1024) / 1024),
+        link_weight=np.maximum(1.0, dyadic(place)),
         bytes=size,
         work_us=_by_tile(work_us),
         busy_us=_by_tile(busy_us),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpc.interp.bandwidth import SERVED, bandwidth
+from hpc.interp.bandwidth import SERVED, bandwidth, dyadic
 from hpc.interp.expand import Expanded
 from hpc.interp.program import NO_GATE, Program, put_signals
 from hpc.interp.task_steps import BARRIER, PUT
@@ -23,11 +23,6 @@ UNCAPPED = float(1 << 20)
 """Weight of a collective's transfers: their share is never limited by one core."""
 
 Flow = tuple[float, int, float]
-
-
-def dyadic(ratio: float) -> float:
-    """`ratio` as a positive multiple of 2^-10 (see `sharing.join`)."""
-    return max(1, round(ratio * 1024)) / 1024
 
 
 def only_signal(signals: tuple[tuple[int, ...], ...]) -> int:
@@ -95,9 +90,9 @@ class State:
         # Shares of HBM by what a byte costs there, limits of a core by its bytes: what
         # is written costs more, and a copy is read and written.
         cost = hbm_read_equivalent(machine)
-        self.put_weight = dyadic(machine.put_core_gbps / machine.hbm_core_gbps)
-        self.store_weight = dyadic(self.put_weight * cost)
-        self.copy_weight = dyadic((1 + cost) / 2)
+        self.put_weight = float(dyadic(machine.put_core_gbps / machine.hbm_core_gbps))
+        self.store_weight = float(dyadic(self.put_weight * cost))
+        self.copy_weight = float(dyadic((1 + cost) / 2))
         self.uncapped = UNCAPPED
 
     def _init_cores(self, schedule: Schedule, work: Expanded, program: Program) -> None:
@@ -189,8 +184,8 @@ class State:
             self.collective.append(put.transport == "collective")
             self.signalled.append(put.event is not None)
         # A put that reads a second row takes a second share, up to a whole core's.
-        shares = (dyadic(self.put_weight * pull) for pull in work.puts.pull)
-        self.pull_weight = array("d", [min(1.0, share) for share in shares])
+        shares = dyadic(self.put_weight * np.array(work.puts.pull))
+        self.pull_weight = array("d", np.minimum(1.0, shares).tobytes())
         self._init_tiles(work)
 
     def _init_tiles(self, work: Expanded) -> None:

@@ -187,6 +187,8 @@ def test_time_grows_with_instances_not_with_ranks() -> None:
 
 
 def test_a_thousand_folded_ranks_take_the_time_of_eight() -> None:
+    """Of eight that are all simulated: a rank among a thousand has more puts than one
+    among eight, so folded runs do take longer with more ranks."""
     few, many = case(4, 8), case(4, 1024)
     eight = min(seconds(partial(run, few, "shared")) for _ in range(2))
     folded = min(seconds(partial(run, many, "shared", fold=True)) for _ in range(2))

@@ -47,7 +47,8 @@ class Values:
     Every output has a bound of its own. `max_rel_err` and `allowed` are those of the
     output that comes nearest to its bound, so another output may have a larger error;
     `outputs` has them all. `max_rel_err` is None if an output is not a number; `worst`
-    says where it is. `digest` names the exact bits, for comparison between policies.
+    says where it is. `digest` names the exact bits, for comparison between policies;
+    it is empty if no values were computed.
     `faults` says what else went wrong. The reference computes the spec's operators, or,
     `against` "file", those of a schedule file that came alone.
     """
@@ -118,7 +119,8 @@ class PolicyReport:
         """What is not right with this policy; nothing if all is."""
         failed = [f"check {name} failed" for name, ok in self.checks.items() if not ok]
         wrong = self.values.complaints if self.values else ()
-        return (*failed, *(f"wrong values: {text}" for text in wrong))
+        what = "wrong values" if self.values and self.values.digest else "no values"
+        return (*failed, *(f"{what}: {text}" for text in wrong))
 
     @property
     def ok(self) -> bool:
@@ -196,7 +198,8 @@ class RunReport:
             for policy in self.policies
             for text in policy.complaints
         ]
-        if not self.bit_identical:
+        computed = [p.values for p in self.policies if p.values and p.values.digest]
+        if computed and not self.bit_identical:
             found.append("the values differ in bits between policies or seeds")
         return tuple(found)
 

@@ -106,6 +106,15 @@ def test_every_wrong_output_is_named() -> None:
     )
 
 
+def test_values_that_were_not_computed_are_not_called_wrong() -> None:
+    """Nor are they said to differ in bits."""
+    values = replace(
+        VALUES, ok=False, bit_identical=False, digest="", faults=("too little memory",)
+    )
+    report = run_report(replace(policy_report(), values=values))
+    assert report.complaints == ("policy list: no values: too little memory",)
+
+
 def test_bits_that_differ_between_policies_make_the_run_fail() -> None:
     other = replace(policy_report("paper"), values=replace(VALUES, digest="other"))
     report = run_report(policy_report(), other)
